@@ -39,7 +39,7 @@ from leasehold.registry.registry import Registry
 from leasehold.services.engine import Engine
 from leasehold.services.execute_step import Hint, execute_step
 from leasehold.services.start_run import StartRequest, start_run
-from leasehold.worker.known_overrides import MAX_AGE_S
+from leasehold.worker.known_overrides import MAX_OVERRIDES_AGE_S
 from tests.worlds.emulators import firestore_host
 
 THREADS: Final = (1, 8, 16)
@@ -117,7 +117,7 @@ def steps_of_the_engine(
         found = documents.get(run_ref(run.run_id))
     ended = runs // threads * threads
     steps = ended * STEPS_A_RUN
-    looks_due = threads * (1 + seconds / MAX_AGE_S)  # as many at most
+    looks_due = threads * (1 + seconds / MAX_OVERRIDES_AGE_S)  # as many at most
     costs = {name: (count - END.get(name, 0) * ended) / steps for name, count in counts.items()}
     costs["looks"] = counts["looks"] / looks_due
     return steps / seconds, costs, found.document if found else {}

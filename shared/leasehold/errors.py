@@ -13,6 +13,9 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, ClassVar, Final, Self
 
+#: Characters of a refused value, or of a name that callers gave, that an error repeats.
+MAX_VALUE_SHOWN_CHARS: Final = 200
+
 #: The user and the password in an address, also in one that cannot be parsed.
 _USER_INFO: Final = re.compile(
     r"(?<=://)(?:[^\s/?#]{1,500}|[^\s/?#:@]{0,100}:(?!\d{1,5}[/?#])\S{0,500})@"

@@ -103,7 +103,7 @@ def test_a_page_of_calls_has_no_more_bytes_than_an_answer_and_at_least_one_call(
 def test_a_call_that_is_sent_again_needs_no_room(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leasehold.remote_workers.manage_lease.MAX_RESULTS", 2)
+    monkeypatch.setattr("leasehold.remote_workers.manage_lease.MAX_RESULTS_PER_STEP", 2)
     worker = leased(engine)
     for key in ("a", "b", "a", "b"):
         assert record(engine, worker, key) == "1"

@@ -99,9 +99,9 @@ def worker(
     open_engine: OpenEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Worker]:
     # On a busy machine a child may get no time for seconds: each wait ends when its answer comes.
-    monkeypatch.setattr(sandboxed_attempt, "_LIVE_WITHIN_S", 60.0)
-    monkeypatch.setattr(sandboxed_attempt, "_STACKS_S", 50.0)
-    monkeypatch.setattr(sandboxed_attempt, "_QUIET_S", 0.2)
+    monkeypatch.setattr(sandboxed_attempt, "_LIVE_STACKS_TIMEOUT_S", 60.0)
+    monkeypatch.setattr(sandboxed_attempt, "_STACKS_TIMEOUT_S", 50.0)
+    monkeypatch.setattr(sandboxed_attempt, "_STACKS_QUIET_S", 0.2)
     worker = Worker(open_engine(catalog()), open_engine(catalog()), tmp_path / "go-on")
     yield worker
     worker.end()

@@ -134,7 +134,7 @@ CATALOG = Catalog(
 
 @pytest.fixture
 def engine(open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
-    monkeypatch.setattr(gates, "SUMMARY_S", 1.0)
+    monkeypatch.setattr(gates, "SUMMARY_TIMEOUT_S", 1.0)
     GO_ON.clear()
     yield open_engine(CATALOG)
     GO_ON.set()

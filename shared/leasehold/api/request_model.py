@@ -31,11 +31,10 @@ from leasehold.domain.json_text import canonical
 from leasehold.domain.manifest import is_run_id
 from leasehold.domain.spend import MAX_USD
 from leasehold.domain.timestamps import TIME_OR_DATE, time_or_date
-from leasehold.errors import InvalidRequestError
+from leasehold.errors import MAX_VALUE_SHOWN_CHARS, InvalidRequestError
 from leasehold.frozen import dataclass
 from leasehold.services.request_bounds import MAX_INTEGER, MAX_NAME_CHARS, NOTE, is_note
 
-_MAX_SHOWN: Final = 200
 _UNKNOWN: Final = "unknown_field"
 #: The type of a refusal whose `problem` says more than the value would.
 NOT_JSON = "not_json"
@@ -213,8 +212,12 @@ def _refusal(model: type[RequestPart], problem: ErrorDetails) -> InvalidRequestE
 
 
 def _refused(place: _Place, value: object) -> InvalidRequestError:
-    shown = value if not isinstance(value, str | dict | list) else str(value)[:_MAX_SHOWN]
-    return InvalidRequestError(field=place.path[:_MAX_SHOWN], value=shown, allowed=place.allowed)
+    shown = (
+        value if not isinstance(value, str | dict | list) else str(value)[:MAX_VALUE_SHOWN_CHARS]
+    )
+    return InvalidRequestError(
+        field=place.path[:MAX_VALUE_SHOWN_CHARS], value=shown, allowed=place.allowed
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # by identity: typing wants to hash it

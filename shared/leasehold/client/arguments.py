@@ -8,7 +8,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, Literal, TypedDict, TypeVar
+from typing import Any, Literal, TypedDict, TypeVar
 
 import pydantic_core
 from pydantic import TypeAdapter, ValidationError
@@ -21,11 +21,14 @@ from leasehold.domain.spend import Budget
 from leasehold.domain.status import DeadLetterReason, RunStatus
 from leasehold.domain.summary import Summary
 from leasehold.domain.trouble import Trouble
-from leasehold.errors import InvalidRequestError, ResultMismatchError, UnknownKeyError
+from leasehold.errors import (
+    MAX_VALUE_SHOWN_CHARS,
+    InvalidRequestError,
+    ResultMismatchError,
+    UnknownKeyError,
+)
 from leasehold.registry.dispatch import STEP_TYPE_WORDS, is_step_type
 from leasehold.services.request_bounds import MAX_ACTOR_CHARS, MAX_FILE_BYTES, MAX_NAME_CHARS
-
-_MAX_SHOWN: Final = 200
 
 #: A run: its id, or what another call answered of it.
 Run = str | Summary | Manifest
@@ -157,7 +160,7 @@ def plain_input(value: Any, field: str = "input") -> Any:
         canonical(given)
     except (ValueError, TypeError) as error:
         allowed = f"a pydantic model, or a JSON value ({error})"
-        shown = f"{type(value).__name__}: {value!r}"[:_MAX_SHOWN]
+        shown = f"{type(value).__name__}: {value!r}"[:MAX_VALUE_SHOWN_CHARS]
         raise InvalidRequestError(field=field, value=shown, allowed=allowed) from None
     return given
 

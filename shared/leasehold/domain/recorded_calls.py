@@ -21,7 +21,7 @@ from leasehold.domain.manifest import Manifest, run_ref
 from leasehold.domain.spend import NOTHING, Spend
 from leasehold.domain.status import BlockCode
 from leasehold.domain.stored import Document, Ref, UnreadableDocument
-from leasehold.errors import InvalidRequestError
+from leasehold.errors import MAX_VALUE_SHOWN_CHARS, InvalidRequestError
 
 #: A step keeps so many results.
 MAX_RESULTS_PER_STEP: Final = 10_000
@@ -37,7 +37,6 @@ MAX_FIELD_CHARS: Final = 64
 #: What the result of a call depends on: a digest of each field of it.
 Request: TypeAlias = Mapping[str, str]
 
-_MAX_SHOWN: Final = 200
 _KEPT: Final = "keep"
 _REST: Final = "…"
 
@@ -46,7 +45,7 @@ def check_call_key(key: object) -> None:
     """Refuse what cannot name a call, with InvalidRequestError."""
     if not isinstance(key, str) or not 1 <= len(key) <= MAX_CALL_KEY_CHARS or not key.isprintable():
         allowed = f"a text of 1 to {MAX_CALL_KEY_CHARS} printable characters"
-        value = key[:_MAX_SHOWN] if isinstance(key, str) else type(key).__name__
+        value = key[:MAX_VALUE_SHOWN_CHARS] if isinstance(key, str) else type(key).__name__
         raise InvalidRequestError(field="key", value=value, allowed=allowed)
 
 

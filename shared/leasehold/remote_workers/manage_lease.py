@@ -36,6 +36,7 @@ from leasehold.domain.result import (
 from leasehold.domain.spend import Spend
 from leasehold.domain.status import BlockCode, Termination
 from leasehold.errors import (
+    MAX_VALUE_SHOWN_CHARS,
     CallVariesError,
     FileTooLargeError,
     HandlerNotFoundError,
@@ -315,9 +316,6 @@ def _settle(engine: Engine, attempt: Attempt, result: Result) -> Change:
 # files, a worker that loses it in between may still write, and the last writer wins.
 
 
-_MAX_SHOWN: Final = 200
-
-
 def put_file(engine: Engine, credentials: LeaseCredentials, name: str, data: bytes) -> None:
     """Store a file whole or not at all, in place of an earlier file.
 
@@ -356,4 +354,6 @@ def list_leased_files(
 
 
 def _too_large(name: str, size: int, remedy: str) -> FileTooLargeError:
-    return FileTooLargeError(name=name[:_MAX_SHOWN], size=size, limit=MAX_FILE_BYTES, remedy=remedy)
+    return FileTooLargeError(
+        name=name[:MAX_VALUE_SHOWN_CHARS], size=size, limit=MAX_FILE_BYTES, remedy=remedy
+    )

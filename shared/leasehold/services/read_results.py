@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from itertools import islice
-from typing import Final
 
 from leasehold.attempt.values import load
 from leasehold.domain.artifact_name import check_artifact_name, files_folder
@@ -14,6 +13,7 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.recorded_calls import calls_of, prefix_of_life, recorded_call
 from leasehold.domain.status import RunStatus
 from leasehold.errors import (
+    MAX_VALUE_SHOWN_CHARS,
     ArtifactNotFoundError,
     OutputGoneError,
     RunNotCompletedError,
@@ -28,8 +28,6 @@ from leasehold.ports.documents import Query
 from leasehold.services.engine import Engine, find_run
 from leasehold.services.paging import place_behind, place_of, token_of
 from leasehold.services.request_bounds import MAX_PAGE_ITEMS
-
-_MAX_SHOWN: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +144,7 @@ def open_file(engine: Engine, run_id: str, name: str) -> Iterator[ArtifactConten
         try:
             content = stack.enter_context(opened)
         except ArtifactNotFoundError:
-            raise UnknownFileError(run_id=run.run_id, name=name[:_MAX_SHOWN]) from None
+            raise UnknownFileError(run_id=run.run_id, name=name[:MAX_VALUE_SHOWN_CHARS]) from None
         yield content
 
 
@@ -198,7 +196,7 @@ def _output(engine: Engine, run: Manifest, step: str) -> str:
     record = run.steps.get(step)
     if record is None or step not in run.plan:
         known = ", ".join(run.plan)
-        raise UnknownStepError(run_id=run.run_id, step=step[:_MAX_SHOWN], known=known)
+        raise UnknownStepError(run_id=run.run_id, step=step[:MAX_VALUE_SHOWN_CHARS], known=known)
     kept = record.kept_output
     if kept is None:
         raise StepNotCompletedError(

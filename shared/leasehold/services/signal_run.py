@@ -15,6 +15,7 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.signal import NAME_WORDS, Signal, is_signal_name
 from leasehold.domain.stored import replace
 from leasehold.errors import (
+    MAX_VALUE_SHOWN_CHARS,
     HandlerNotFoundError,
     InvalidRequestError,
     InvalidSignalError,
@@ -26,7 +27,6 @@ from leasehold.registry.dispatch import REMOTE
 from leasehold.services.engine import Engine
 from leasehold.services.read_runs import get_run
 
-_MAX_SHOWN: Final = 200
 #: What stands before the words of a misfit that say more than the signal's name does.
 _MISFIT: Final = " does not fit "
 
@@ -90,11 +90,13 @@ def send_signal(engine: Engine, run_id: str, request: SignalRequest) -> tuple[Ch
 def _checked(engine: Engine, run: Manifest, request: SignalRequest) -> Signal:
     """Return the signal with its text, or raise as `send_signal`."""
     if not is_signal_name(request.name):
-        shown = str(request.name)[:_MAX_SHOWN]
+        shown = str(request.name)[:MAX_VALUE_SHOWN_CHARS]
         raise InvalidRequestError(field="name", value=shown, allowed=NAME_WORDS)
     signal_id = engine.clock.new_id() if request.id is None else request.id
     if not is_signal_name(signal_id):
-        raise InvalidRequestError(field="id", value=str(signal_id)[:_MAX_SHOWN], allowed=NAME_WORDS)
+        raise InvalidRequestError(
+            field="id", value=str(signal_id)[:MAX_VALUE_SHOWN_CHARS], allowed=NAME_WORDS
+        )
     try:
         text = canonical(request.value)
     except (ValueError, TypeError) as error:

@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, NoReturn
 
 import pydantic_core
 
 from leasehold.domain.json_text import check_depth
 from leasehold.domain.manifest import is_run_id
 from leasehold.domain.printable import printable
-from leasehold.errors import InvalidRequestError
+from leasehold.errors import MAX_VALUE_SHOWN_CHARS, InvalidRequestError
 from leasehold.ports.clock import Clock
-
-_MAX_SHOWN: Final = 200
 
 
 def refuse(field: str, value: object, allowed: str) -> NoReturn:
     """Raise InvalidRequestError, with as much of the value as fits a line."""
-    shown = printable(value if isinstance(value, str) else repr(value))[:_MAX_SHOWN]
+    shown = printable(value if isinstance(value, str) else repr(value))[:MAX_VALUE_SHOWN_CHARS]
     raise InvalidRequestError(field=field, value=shown, allowed=allowed)
 
 

@@ -27,17 +27,17 @@ from leasehold.ports.event_bus import EventBus
 from leasehold.worker.failures.kept_text import cut, try_text
 
 #: A channel knows its own timeout best, and says more of it than that it did not come back.
-GRACE_S: Final = 0.5
+TIMEOUT_GRACE_S: Final = 0.5
 
-MAX_ERROR: Final = 300
-MAX_MESSAGE_ID: Final = 200
-_MOST_LOOKED_AT: Final = 4000
-_LONGEST_S: Final = 10.0**9
+MAX_ERROR_CHARS: Final = 300
+MAX_MESSAGE_ID_CHARS: Final = 200
+_MAX_SEARCHED_CHARS: Final = 4000
+_MAX_RETRY_AFTER_S: Final = 10.0**9
 
 #: A bus that fails only after this time gets no calls for a while: otherwise each run that ends
 #: would wait for it. What is refused meanwhile the sweep publishes.
-_SLOW_S: Final = 1.0
-_REST_S: Final = 20.0
+_SLOW_FAILURE_S: Final = 1.0
+_BUS_REST_S: Final = 20.0
 
 #: Where a webhook's secret is, as libraries have it in the words of their errors.
 _PATH_OF_URL: Final = re.compile(
@@ -57,7 +57,7 @@ class BoundedSends:
         grace_s: how many seconds more a channel has to say what came of its own timeout.
     """
 
-    def __init__(self, most_late: int = MOST_LATE, grace_s: float = GRACE_S) -> None:
+    def __init__(self, most_late: int = MOST_LATE, grace_s: float = TIMEOUT_GRACE_S) -> None:
         self._most_late = most_late
         self._grace_s = grace_s
         self._threads: dict[str, BoundedCalls] = {}  # of each channel
@@ -114,8 +114,8 @@ class BoundedEvents:
                 raise _unavailable("it has not answered yet")
         except StoreUnavailableError:
             now = self._clock.monotonic()
-            if now - began >= _SLOW_S:
-                self._rests_until = now + _REST_S
+            if now - began >= _SLOW_FAILURE_S:
+                self._rests_until = now + _BUS_REST_S
             raise
 
     def close(self, grace: float = 0.0) -> bool:
@@ -142,7 +142,7 @@ def _kept(channel: str, error: BaseException) -> _Known:
 
 def _seconds(given: object) -> float | None:
     """Return how long a provider asks to wait; None: it does not say, or nothing that is a wait."""
-    is_wait = isinstance(given, int | float) and 0 < given <= _LONGEST_S  # nor a NaN
+    is_wait = isinstance(given, int | float) and 0 < given <= _MAX_RETRY_AFTER_S  # nor a NaN
     return float(given) if is_wait else None  # type: ignore[arg-type] # checked above
 
 
@@ -152,15 +152,15 @@ def _message_id(answer: object) -> str | None:
         return None
     from leasehold.domain.redaction import without_secrets  # noqa: PLC0415 - when it is needed
 
-    text = without_secrets(try_text(lambda: str(answer))[:_MOST_LOOKED_AT])
-    return cut(printable(text), MAX_MESSAGE_ID)
+    text = without_secrets(try_text(lambda: str(answer))[:_MAX_SEARCHED_CHARS])
+    return cut(printable(text), MAX_MESSAGE_ID_CHARS)
 
 
 def _one_line(text: str) -> str:
     from leasehold.domain.redaction import Redaction  # noqa: PLC0415 - when it is needed
 
-    safe = Redaction().text(_PATH_OF_URL.sub(r"\g<kept>/[not shown]", text[:_MOST_LOOKED_AT]))
-    return cut(" ".join(printable(safe).split()), MAX_ERROR)
+    safe = Redaction().text(_PATH_OF_URL.sub(r"\g<kept>/[not shown]", text[:_MAX_SEARCHED_CHARS]))
+    return cut(" ".join(printable(safe).split()), MAX_ERROR_CHARS)
 
 
 def _unavailable(problem: str) -> StoreUnavailableError:

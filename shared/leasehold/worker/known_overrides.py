@@ -25,14 +25,14 @@ from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Documents, Query, Snapshot
 
 #: How old what is known may be.
-MAX_AGE_S: Final = 10.0
+MAX_OVERRIDES_AGE_S: Final = 10.0
 
 #: A read gives up after this long: a worker that ends has so much for its releases.
-_WITHIN_S: Final = 3.0
+_READ_TIMEOUT_S: Final = 3.0
 
-_ALL: Final = Query("overrides", limit=MAX_OVERRIDES_READ, within=_WITHIN_S)
+_ALL: Final = Query("overrides", limit=MAX_OVERRIDES_READ, within=_READ_TIMEOUT_S)
 _BUDGETS: Final = Query(
-    "budgets", limit=MAX_BUDGETS_READ, within=_WITHIN_S, fields=("strategy", "applied")
+    "budgets", limit=MAX_BUDGETS_READ, within=_READ_TIMEOUT_S, fields=("strategy", "applied")
 )
 
 
@@ -112,7 +112,7 @@ class KnownOverrides:
                 self._budgets = self._read_budgets()
             self._is_away = False
         finally:  # a store that is away is not asked more often, either
-            self._read_again_at = asked_at + MAX_AGE_S
+            self._read_again_at = asked_at + MAX_OVERRIDES_AGE_S
 
     def _note_pauses(self, found: Sequence[Snapshot]) -> None:
         """Note the pauses, in the mapping that the rules have: one at a time, as others read it."""

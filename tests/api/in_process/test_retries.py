@@ -135,7 +135,7 @@ def test_a_mistake_of_a_handler_blocks_the_run_and_says_what_to_change(
 def test_more_calls_than_a_step_keeps_are_not_retried(
     engine: InProcessEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leasehold.attempt.recorded_calls.MAX_RESULTS", 100)
+    monkeypatch.setattr("leasehold.attempt.recorded_calls.MAX_RESULTS_PER_STEP", 100)
     run = ended(engine, "misuse", "many calls")
 
     assert (run.dead_letter_reason, run.position.attempts.failed) == ("PERMANENT_FAILURE", 1)

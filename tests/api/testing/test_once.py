@@ -547,7 +547,7 @@ def test_calls_under_way_have_their_room(
     ctx: RecordingContext, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A call that is made and then has no room would be paid for nothing."""
-    monkeypatch.setattr("leasehold.attempt.recorded_calls.MAX_RESULTS", 100)
+    monkeypatch.setattr("leasehold.attempt.recorded_calls.MAX_RESULTS_PER_STEP", 100)
 
     async def handler() -> list[Any]:
         calls = [ctx.aonce(f"ask {number}", client.aask, number) for number in range(104)]
@@ -563,7 +563,7 @@ def test_calls_that_failed_need_no_room(
     ctx: RecordingContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A provider that refuses a hundred requests must not use up the results of a step."""
-    monkeypatch.setattr("leasehold.attempt.recorded_calls.MAX_RESULTS", 3)
+    monkeypatch.setattr("leasehold.attempt.recorded_calls.MAX_RESULTS_PER_STEP", 3)
 
     def refuse() -> str:
         raise ValueError("busy")

@@ -7,4 +7,4 @@ from leasehold.worker.sandbox.child.handler_process import load, run
 
 __all__ = ["load", "run"]
 
-handler_process.IDLE_S = handler_process.LOOK_S = 0.1  # type: ignore[misc] # for this test
+handler_process.MAX_IDLE_S = handler_process.MEMORY_LOOK_EVERY_S = 0.1  # type: ignore[misc] # for this test

@@ -16,7 +16,7 @@ from leasehold.worker.sandbox import call_server
 from leasehold.worker.sandbox.call_server import CallServer
 from leasehold.worker.sandbox.wire.frames import Channel, GarbledError, encoded
 from leasehold.worker.sandbox.wire.messages import (
-    MAX_CALLS,
+    MAX_CALLS_AT_ONCE,
     Answer,
     CheckBudgetCall,
     CheckLeaseCall,
@@ -144,11 +144,11 @@ def test_words_of_an_error_are_cut_to_what_a_message_carries_and_its_code_stays(
 def test_a_child_with_more_calls_than_its_link_makes_is_none_of_ours() -> None:
     calls: Any = _SlowCalls()
     desk = CallServer(calls, wake=lambda: None)
-    for number in range(1, MAX_CALLS + 1):
+    for number in range(1, MAX_CALLS_AT_ONCE + 1):
         desk.take(PutCall(call=number, name="a"), b"")
 
     with pytest.raises(GarbledError):
-        desk.take(PutCall(call=MAX_CALLS + 1, name="a"), b"")
+        desk.take(PutCall(call=MAX_CALLS_AT_ONCE + 1, name="a"), b"")
 
     calls.files.go_on.set()
 
@@ -202,7 +202,7 @@ def test_a_long_answer_arrives_whole_and_once(ends: tuple[Channel, socket.socket
 
 def test_a_file_that_is_too_large_to_cross_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever stored it: its length would be unknown or nonsense."""
-    monkeypatch.setattr(call_server, "MAX_FILE", 3)
+    monkeypatch.setattr(call_server, "MAX_FILE_BYTES", 3)
     calls: Any = _SlowCalls()
     desk = CallServer(calls, wake=lambda: None)
 

@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from leasehold.domain.status import Termination
-from leasehold.worker.sandbox.wire.frames import MAX_HEADER, FrameReader, GarbledError, encoded
+from leasehold.worker.sandbox.wire.frames import (
+    MAX_HEADER_BYTES,
+    FrameReader,
+    GarbledError,
+    encoded,
+)
 from leasehold.worker.sandbox.wire.messages import (
     DeferredNote,
     FailedNote,
@@ -43,7 +48,7 @@ def test_frames_are_whole_however_they_arrive(piece: int) -> None:
     [
         b"GET / HTTP/1.1\r\n\r\n",
         raw(b"", 0),
-        (MAX_HEADER + 1).to_bytes(4) + bytes(4),
+        (MAX_HEADER_BYTES + 1).to_bytes(4) + bytes(4),
         raw(b"no json"),
         raw(b"[]"),
         raw(b'{"kind": "nothing"}'),

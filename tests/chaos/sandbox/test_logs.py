@@ -12,7 +12,7 @@ import pytest
 
 from leasehold.logs.attempt import EVENT_FACTS, EVENTS_LOG, attempt_of
 from leasehold.worker.sandbox import output_lines
-from leasehold.worker.sandbox.output_lines import MAX_LINE, MAX_PRINTED, Prints, relay
+from leasehold.worker.sandbox.output_lines import MAX_LINE_BYTES, MAX_PRINTED_BYTES, Prints, relay
 from leasehold.worker.sandbox.wire.messages import LogLine
 from tests.chaos.sandbox.attempts import Attempts
 
@@ -75,18 +75,18 @@ def test_prints_become_lines_of_the_log(
 
 def test_a_long_line_and_a_long_output_are_cut(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    count = MAX_PRINTED // MAX_LINE + 10
+    count = MAX_PRINTED_BYTES // MAX_LINE_BYTES + 10
 
     with pipe() as (prints, far):
         for _ in range(count):
-            os.write(far, b"x" * (MAX_LINE + 1) + b"\n")
+            os.write(far, b"x" * (MAX_LINE_BYTES + 1) + b"\n")
             prints.read()
         prints.end()
 
     *kept, dropped = caplog.records
-    assert {record.getMessage() for record in kept} == {"x" * MAX_LINE}
-    assert len(kept) == MAX_PRINTED // MAX_LINE
-    assert dropped.getMessage().startswith(f"dropped {count + 10 * MAX_LINE:,} more bytes")
+    assert {record.getMessage() for record in kept} == {"x" * MAX_LINE_BYTES}
+    assert len(kept) == MAX_PRINTED_BYTES // MAX_LINE_BYTES
+    assert dropped.getMessage().startswith(f"dropped {count + 10 * MAX_LINE_BYTES:,} more bytes")
 
 
 def test_many_short_lines_are_too_much_as_well(
@@ -94,7 +94,7 @@ def test_many_short_lines_are_too_much_as_well(
 ) -> None:
     """Each costs its worker as much as a long one, and the worker has a clock to keep."""
     caplog.set_level(logging.INFO)
-    monkeypatch.setattr(output_lines, "MAX_LINES", 2000)
+    monkeypatch.setattr(output_lines, "MAX_PRINTED_LINES", 2000)
 
     with pipe() as (prints, far):
         for number in range(5):

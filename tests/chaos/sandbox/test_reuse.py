@@ -113,7 +113,7 @@ def test_what_is_printed_last_is_logged_with_its_attempt(
     attempts: Attempts, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where the worker hears that nothing is left while it is still reading."""
-    monkeypatch.setattr(sandboxed_attempt, "_EXIT_S", 60.0)
+    monkeypatch.setattr(sandboxed_attempt, "_EXIT_TIMEOUT_S", 60.0)
     caplog.set_level(logging.INFO)
 
     for _ in range(5):
@@ -169,7 +169,7 @@ def test_a_process_that_died_while_it_waited_costs_no_attempt(attempts: Attempts
 def test_a_process_that_froze_while_it_waited_costs_no_attempt(
     attempts: Attempts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sandbox_module, "_USED_S", 0.3)
+    monkeypatch.setattr(sandbox_module, "_USED_START_S", 0.3)
     first = run(attempts, "counts")[1]
     os.kill(first, signal.SIGSTOP)
 

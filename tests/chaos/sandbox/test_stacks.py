@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from leasehold.worker.sandbox.child import handler_process, soft_limit
-from leasehold.worker.sandbox.stacks import MAX_STACKS, Stacks
+from leasehold.worker.sandbox.stacks import MAX_LIVE_STACKS_BYTES, Stacks
 
 _OWN = Path(__file__)
 _LINE = next(n for n, line in enumerate(_OWN.read_text().splitlines(), 1) if "_LINE = " in line)
@@ -110,7 +110,7 @@ def test_the_text_is_bounded() -> None:
         for thread in range(15)
     )
 
-    assert 0 < len(stacks_of(_MAIN + deep).text().encode()) <= MAX_STACKS
+    assert 0 < len(stacks_of(_MAIN + deep).text().encode()) <= MAX_LIVE_STACKS_BYTES
 
 
 def test_a_file_that_the_system_makes_up_is_not_read() -> None:

@@ -191,7 +191,7 @@ def test_a_zygote_that_is_killed_takes_its_children_along_and_is_replaced(
 def test_the_zygote_that_was_used_longest_ago_makes_room(
     children: Children, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(children_module, "_MOST", 4)
+    monkeypatch.setattr(children_module, "_MAX_ZYGOTES", 4)
     before = descriptors()
     first, second = (_zygote(children, module) for module in (write(""), write("")))
 

@@ -7,7 +7,14 @@ from typing import NoReturn
 
 import pytest
 
-from leasehold.worker.failures.kept_text import MAX_TEXT, bounded, cut, json_of, size, try_text
+from leasehold.worker.failures.kept_text import (
+    MAX_TEXT_CHARS,
+    bounded,
+    cut,
+    json_of,
+    size,
+    try_text,
+)
 
 HALF = "\ud83d"  # half of a character, which UTF-8 does not have
 
@@ -21,7 +28,7 @@ def test_a_text_that_is_cut_says_so_and_one_that_fits_is_whole(text: str, kept: 
 
 @pytest.mark.parametrize("letter", ["a", '"', "\n", "\0", "ü", "😀"])
 def test_a_text_takes_no_more_room_than_there_is_however_json_writes_it(letter: str) -> None:
-    kept = bounded(letter * MAX_TEXT, 1000)
+    kept = bounded(letter * MAX_TEXT_CHARS, 1000)
 
     assert 300 < size(kept) <= 1000
     assert kept.endswith("…")

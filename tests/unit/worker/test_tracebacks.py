@@ -17,7 +17,7 @@ from leasehold.domain.manifest import to_document
 from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.domain.stored import replace
 from leasehold.errors import AgentClientError
-from leasehold.worker.failures.error_chain import MAX_CHAIN
+from leasehold.worker.failures.error_chain import MAX_CHAIN_ERRORS
 from leasehold.worker.failures.failures import record_of, record_of_report
 
 LIMIT = 16 * 1024
@@ -188,7 +188,7 @@ def test_of_many_causes_the_nearest_are_told_and_the_others_are_counted() -> Non
 
     traceback = told(chained)
 
-    assert traceback.count("ValueError: ") == MAX_CHAIN
+    assert traceback.count("ValueError: ") == MAX_CHAIN_ERRORS
     assert traceback.startswith("\n[2992 earlier exceptions left out]\n")
 
 
@@ -207,7 +207,7 @@ def test_where_all_errors_have_no_room_the_newest_is_told_alone() -> None:
 
     def chain() -> Exception:
         error = None
-        for _ in range(MAX_CHAIN):
+        for _ in range(MAX_CHAIN_ERRORS):
             following = ValueError("\n" * 9999)
             following.__cause__, error = error, following
         assert error

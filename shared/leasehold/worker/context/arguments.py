@@ -15,8 +15,8 @@ from leasehold.worker.context.typed_json import adapter_of, code_of
 from leasehold.worker.failures.failures import first_problem, safe_text
 
 #: The annotations of so many functions are kept.
-_MOST_KEPT: Final = 500
-_MAX_WORDS: Final = 200
+_MAX_FUNCTIONS_KEPT: Final = 500
+_MAX_WORDS_CHARS: Final = 200
 _VARIABLE: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _PLAIN: Final = (str, int, float, bytes, list, tuple, dict, set, frozenset, type(None))
 #: The types of issues of pydantic with a value that should be a text, a number and so on.
@@ -47,7 +47,7 @@ def check_arguments(
     try:
         given = signature.bind(*args, **kwargs).arguments
     except TypeError as error:
-        told = safe_text(f"{name}{signature}: {error}", _MAX_WORDS)
+        told = safe_text(f"{name}{signature}: {error}", _MAX_WORDS_CHARS)
         count = len(args) + len(kwargs)
         field = f"arguments of {name}"
         raise InvalidRequestError(field=field, value=str(count), allowed=told) from None
@@ -70,7 +70,7 @@ def _adapters_of(function: Any) -> Mapping[str, _Adapters]:
     known = _adapters.get(code)
     if known is None:
         known = dict(_made(function))
-        if len(_adapters) >= _MOST_KEPT:
+        if len(_adapters) >= _MAX_FUNCTIONS_KEPT:
             _adapters.clear()
         _adapters[code] = known
     return known

@@ -254,11 +254,11 @@ async def _async(items: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[T]:
 
 
 #: Time is short where less is left to the soft limit than this share of the hard one,
-_LEAST: Final = 0.05
+_MIN_MARGIN_SHARE: Final = 0.05
 #: or than this much of the longest time between two checkpoints,
 _NEXT_ONE: Final = 1.2
 #: and never where more is left than this share: the first checkpoint may have been a late one.
-_MOST: Final = 0.5
+_MAX_MARGIN_SHARE: Final = 0.5
 
 
 class Pace:
@@ -314,7 +314,9 @@ class Pace:
         if threading.get_ident() != self._thread or not self.looks_back:
             return False
         hard = self._attempt.hard_s
-        margin = min(max(_LEAST * hard, _NEXT_ONE * self._longest), _MOST * hard)
+        margin = min(
+            max(_MIN_MARGIN_SHARE * hard, _NEXT_ONE * self._longest), _MAX_MARGIN_SHARE * hard
+        )
         return self._time_left() - self._attempt.cleanup_s < margin
 
 

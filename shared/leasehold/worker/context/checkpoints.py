@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Final
+from typing import Any
 
 import pydantic_core
 
@@ -11,12 +11,15 @@ from leasehold.attempt.calls import ContextCalls, KeptCheckpoint
 from leasehold.domain.json_text import MAX_OUTPUT_BYTES, check_size, not_json
 from leasehold.domain.kept_checkpoint import MAX_ITERATIONS, MAX_PHASE_CHARS
 from leasehold.domain.notes import said
-from leasehold.errors import CheckpointMisusedError, ContinuedError, InvalidRequestError
+from leasehold.errors import (
+    MAX_VALUE_SHOWN_CHARS,
+    CheckpointMisusedError,
+    ContinuedError,
+    InvalidRequestError,
+)
 from leasehold.frozen import dataclass
 from leasehold.worker.context.checkpointed import Loop, Loops, Pace
 from leasehold.worker.context.typed_json import plain_json_text_of
-
-_MAX_SHOWN: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,7 @@ class Checkpoints:
     def loop(self, every: int, phase: str) -> Loop:
         """Return a loop that keeps them: see `StepContext.checkpointed`."""
         if type(every) is not int or every < 1:
-            value = repr(every)[:_MAX_SHOWN]
+            value = repr(every)[:MAX_VALUE_SHOWN_CHARS]
             raise InvalidRequestError(field="every", value=value, allowed="a whole number from 1")
         _check_place(0, phase)
         if self._loops is None:
@@ -124,10 +127,10 @@ def _check_place(iteration_count: int, phase: str) -> None:
     is_count = isinstance(iteration_count, int) and not isinstance(iteration_count, bool)
     if not is_count or not 0 <= iteration_count <= MAX_ITERATIONS:
         allowed = f"a whole number from 0 to {MAX_ITERATIONS}"
-        value = repr(iteration_count)[:_MAX_SHOWN]
+        value = repr(iteration_count)[:MAX_VALUE_SHOWN_CHARS]
         raise InvalidRequestError(field="iteration_count", value=value, allowed=allowed)
     is_word = isinstance(phase, str) and len(phase) <= MAX_PHASE_CHARS
     if not is_word or (phase and not phase.isprintable()):
         allowed = f"a text of at most {MAX_PHASE_CHARS} printable characters"
-        value = said(repr(phase))[:_MAX_SHOWN]
+        value = said(repr(phase))[:MAX_VALUE_SHOWN_CHARS]
         raise InvalidRequestError(field="phase", value=value, allowed=allowed)

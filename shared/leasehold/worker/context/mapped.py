@@ -34,14 +34,14 @@ I = TypeVar("I")  # noqa: E741 - an item
 R = TypeVar("R")
 
 #: So many calls may be under way at once.
-MOST_AT_ONCE: Final = 64
+MAX_CALLS_AT_ONCE: Final = 64
 MAX_TRIES: Final = 100
 
-_LONGEST_NAME: Final = 80
+_MAX_NAME_CHARS: Final = 80
 _MARK: Final = 24
-_PROGRESS_S: Final = 0.5
+_PROGRESS_EVERY_S: Final = 0.5
 #: How often a call that waits for its next try looks whether it is to end.
-_LOOK_S: Final = 0.25
+_STOP_POLL_S: Final = 0.25
 #: At a soft limit, so much of the time to clean up is left to the handler.
 _RESERVE: Final = 0.25
 
@@ -161,8 +161,8 @@ class MappedCalls(Generic[R]):
     ) -> None:
         if not isinstance(items, Iterable):
             _refuse("items", type(items).__name__, "an iterable")
-        if type(at_once) is not int or not 1 <= at_once <= MOST_AT_ONCE:
-            _refuse("at_once", at_once, f"a whole number from 1 to {MOST_AT_ONCE}")
+        if type(at_once) is not int or not 1 <= at_once <= MAX_CALLS_AT_ONCE:
+            _refuse("at_once", at_once, f"a whole number from 1 to {MAX_CALLS_AT_ONCE}")
         self._retry = _checked_retry(retry)
         self._rule = RetryPolicy(
             self._retry.first, self._retry.factor, self._retry.max, self._retry.non_retryable
@@ -203,7 +203,7 @@ class MappedCalls(Generic[R]):
             self._is_ending = True
             while under_way and (left := self._time_for_siblings()) > 0:
                 try:
-                    self._taken(ends.get(timeout=min(left, _LOOK_S)))
+                    self._taken(ends.get(timeout=min(left, _STOP_POLL_S)))
                     under_way -= 1
                 except Empty:
                     continue
@@ -230,9 +230,9 @@ class MappedCalls(Generic[R]):
         if not self._has_time_for(seconds):
             return False
         while seconds > 0 and not self._is_ending:
-            if self._calls.stop.wait(min(seconds, _LOOK_S)):
+            if self._calls.stop.wait(min(seconds, _STOP_POLL_S)):
                 return False
-            seconds -= _LOOK_S
+            seconds -= _STOP_POLL_S
             self._tell()
         return not self._is_ending
 
@@ -292,9 +292,9 @@ class MappedCalls(Generic[R]):
         if not self._has_time_for(seconds):
             return False
         while seconds > 0 and not self._is_ending:
-            if await self._calls.stop.wait_async(min(seconds, _LOOK_S)):
+            if await self._calls.stop.wait_async(min(seconds, _STOP_POLL_S)):
                 return False
-            seconds -= _LOOK_S
+            seconds -= _STOP_POLL_S
             self._tell()
         return not self._is_ending
 
@@ -379,7 +379,7 @@ class MappedCalls(Generic[R]):
     def _tell(self) -> None:
         """Report how far it is, also while calls wait for their next try: they are not silent."""
         now, total = time.monotonic(), self._total
-        if self._done != total and now - self._reported_at < _PROGRESS_S:
+        if self._done != total and now - self._reported_at < _PROGRESS_EVERY_S:
             return
         self._reported_at = now
         failed = f", {self._failed:,} failed" if self._failed else ""
@@ -427,7 +427,7 @@ def _text_of(item: Any) -> str:
 
 def _name_of(call: Callable[..., Any]) -> str:
     name = "".join(each for each in name_of(call) if each.isprintable())
-    return name[-_LONGEST_NAME:]
+    return name[-_MAX_NAME_CHARS:]
 
 
 def _checked_retry(retry: Any) -> CallRetry:

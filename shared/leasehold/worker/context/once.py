@@ -44,6 +44,7 @@ from leasehold.domain.recorded_calls import (
     fingerprint_of,
 )
 from leasehold.errors import (
+    MAX_VALUE_SHOWN_CHARS,
     CallKeyReusedError,
     CallMisfitError,
     CallResultError,
@@ -63,7 +64,7 @@ from leasehold.worker.context.typed_json import (
 from leasehold.worker.failures.failures import first_problem, record_of, safe_text
 from leasehold.worker.failures.kept_text import cut, try_text
 
-_MAX_PROBLEM: Final = 1000
+_MAX_PROBLEM_CHARS: Final = 1000
 #: Where an object is in memory says nothing of what it is.
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
 
@@ -232,7 +233,7 @@ def _written(key: str, returns: ReturnType, result: Any) -> str:
         problem = f"is not the {returns.name} that it is annotated to return"
         raise CallResultError(key=key, problem=f"{problem}: {first_problem(error)}") from None
     except Exception as error:  # noqa: BLE001 - a validator of the user's may raise anything
-        problem = f"cannot be kept as JSON: {cut(record_of(error).message, _MAX_PROBLEM)}"
+        problem = f"cannot be kept as JSON: {cut(record_of(error).message, _MAX_PROBLEM_CHARS)}"
         raise UnrestorableResultError(key=key, problem=problem) from None
     check_size(f"the result of the call {key!r}", text, MAX_OUTPUT_BYTES)
     if lost := returns.lost_in(result, _read(key, returns, text)):
@@ -372,11 +373,10 @@ def _in_event_loop() -> bool:
 # What a call returns, by its annotation: how its result becomes JSON text, and is read again.
 
 
-_MAX_SHOWN: Final = 200
 _MARK: Final = 16
 #: A result is searched so deep for what is lost, and so many members of each list in it.
-_MAX_DEPTH: Final = 6
-_MAX_MEMBERS: Final = 100
+_MAX_LEVELS_SEARCHED: Final = 6
+_MAX_MEMBERS_SEARCHED: Final = 100
 #: What to record in its place.
 RECIPE: Final = (
     "Record what you need of it: an async function that is annotated with a model and returns "
@@ -425,7 +425,7 @@ def return_type_of(call: Callable[..., Any]) -> ReturnType:
         hint = code if inspect.isclass(code) else _returned(code)
         model = adapter_of(hint)
     except Exception as error:
-        problem = safe_text(first_sentence(error), _MAX_SHOWN)
+        problem = safe_text(first_sentence(error), MAX_VALUE_SHOWN_CHARS)
         allowed = (
             f"a function whose return annotation can be read from JSON; of this one: {problem}"
         )
@@ -435,7 +435,9 @@ def return_type_of(call: Callable[..., Any]) -> ReturnType:
 
 def refused(call: object, allowed: str) -> InvalidRequestError:
     """Return the error of a call that cannot be made."""
-    return InvalidRequestError(field="call", value=name_of(call)[:_MAX_SHOWN], allowed=allowed)
+    return InvalidRequestError(
+        field="call", value=name_of(call)[:MAX_VALUE_SHOWN_CHARS], allowed=allowed
+    )
 
 
 def name_of(call: object) -> str:
@@ -517,7 +519,7 @@ def _open_class_in(hint: Any) -> Any:
 def _lost_in(path: str, result: Any, restored: Any, depth: int) -> str | None:
     if isinstance(restored, dict) and not isinstance(result, Mapping):
         return f"{path} is of the class {type(result).__qualname__}, and would be a dict"
-    if depth == _MAX_DEPTH or type(result) is not type(restored):
+    if depth == _MAX_LEVELS_SEARCHED or type(result) is not type(restored):
         return None
     pairs = ((path + at, one, other) for at, one, other in _pairs(result, restored))
     found = (_lost_in(*pair, depth + 1) for pair in pairs)
@@ -528,9 +530,11 @@ def _pairs(result: Any, restored: Any) -> Iterator[tuple[str, Any, Any]]:
     """Yield the members of two values of one type, with the step of the path to each."""
     if isinstance(result, list | tuple):
         both = zip(result, restored, strict=False)
-        yield from ((f"[{at}]", *pair) for at, pair in enumerate(islice(both, _MAX_MEMBERS)))
+        yield from (
+            (f"[{at}]", *pair) for at, pair in enumerate(islice(both, _MAX_MEMBERS_SEARCHED))
+        )
     elif isinstance(result, dict):
-        for key in islice(result, _MAX_MEMBERS):
+        for key in islice(result, _MAX_MEMBERS_SEARCHED):
             yield f"[{key!r}]", result[key], restored.get(key)
     elif _has_fields(type(result)):
         names = getattr(result, "__pydantic_fields__", None) or [f.name for f in fields(result)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any
 
 import pydantic_core
 from pydantic import TypeAdapter, ValidationError
@@ -18,10 +18,13 @@ from leasehold.domain.signal import (
     Otherwise,
     is_signal_name,
 )
-from leasehold.errors import InvalidRequestError, SignalAwaitedError, WaitTimedOutError
+from leasehold.errors import (
+    MAX_VALUE_SHOWN_CHARS,
+    InvalidRequestError,
+    SignalAwaitedError,
+    WaitTimedOutError,
+)
 from leasehold.worker.failures.failures import record_of_misfit
-
-_MAX_SHOWN: Final = 200
 
 
 def awaited(
@@ -61,16 +64,18 @@ def _path_of(model: Any) -> str:
 
 def _check(name: object, timeout: object, otherwise: object) -> None:
     if not is_signal_name(name):
-        raise InvalidRequestError(field="name", value=repr(name)[:_MAX_SHOWN], allowed=NAME_WORDS)
+        raise InvalidRequestError(
+            field="name", value=repr(name)[:MAX_VALUE_SHOWN_CHARS], allowed=NAME_WORDS
+        )
     is_time = timeout is None or isinstance(timeout, timedelta)
     if not is_time or (
         isinstance(timeout, timedelta) and not MIN_SIGNAL_WAIT <= timeout <= MAX_SIGNAL_WAIT
     ):
         allowed = "a timedelta from 1 s to 10 years, or None"
         raise InvalidRequestError(
-            field="timeout", value=repr(timeout)[:_MAX_SHOWN], allowed=allowed
+            field="timeout", value=repr(timeout)[:MAX_VALUE_SHOWN_CHARS], allowed=allowed
         )
     if otherwise not in {one.value for one in Otherwise}:
         allowed = ", ".join(repr(one.value) for one in Otherwise)
-        value = repr(otherwise)[:_MAX_SHOWN]
+        value = repr(otherwise)[:MAX_VALUE_SHOWN_CHARS]
         raise InvalidRequestError(field="otherwise", value=value, allowed=allowed)

@@ -17,13 +17,13 @@ from leasehold.domain.json_text import check_depth
 from leasehold.worker.failures.kept_text import try_text
 
 #: A value that is nested deeper, or has more members, is not searched through.
-_MAX_DEPTH: Final = 200
-_MAX_SEARCHED: Final = 1_000_000
-_MAX_KEY: Final = 60
+_MAX_LEVELS_SEARCHED: Final = 200
+_MAX_VALUES_SEARCHED: Final = 1_000_000
+_MAX_KEY_SHOWN_CHARS: Final = 60
 #: Python reads no longer number.
-_MOST_DIGITS: Final = 4300
-_TOO_LONG: Final = 10**_MOST_DIGITS
-_LONG: Final = re.compile(rf"(?<![0-9])[0-9]{{{_MOST_DIGITS + 1}}}")
+_MAX_DIGITS: Final = 4300
+_TOO_LONG: Final = 10**_MAX_DIGITS
+_LONG: Final = re.compile(rf"(?<![0-9])[0-9]{{{_MAX_DIGITS + 1}}}")
 
 
 def json_text_of(
@@ -49,7 +49,7 @@ def json_text_of(
         if problem := not_json_in(name, fitting):
             raise ValueError(problem) from None
         raise
-    if len(text) > _MOST_DIGITS or "NaN" in text or "Infinity" in text:
+    if len(text) > _MAX_DIGITS or "NaN" in text or "Infinity" in text:
         _refuse_unreadable(name, fitting, text)  # of what can be read but once, it alone tells
     if "null" in text or "NaN" in text or "Infinity" in text:  # what models make of these
         constants = pydantic_core.to_json(fitting, inf_nan_mode="constants", fallback=repr)
@@ -81,12 +81,12 @@ def not_json_in(name: str, value: Any) -> str | None:
 
 def _found_in(name: str, value: Any) -> str | None:
     waiting = [(name, value, 0)]
-    for _ in range(_MAX_SEARCHED):
+    for _ in range(_MAX_VALUES_SEARCHED):
         if not waiting:
             return None
         path, one, depth = waiting.pop()
-        if depth > _MAX_DEPTH:
-            return f"{path[:_MAX_DEPTH]}… is nested too deep, or within itself"
+        if depth > _MAX_LEVELS_SEARCHED:
+            return f"{path[:_MAX_LEVELS_SEARCHED]}… is nested too deep, or within itself"
         members = _members(one)
         if members is None:
             if problem := _problem_of(one):
@@ -111,7 +111,7 @@ def _refuse_unreadable(name: str, value: Any, text: str) -> None:
 
 def _has_long_number(text: str) -> bool:
     """Return whether so many digits stand in a row: a look at a few places tells, mostly."""
-    return any(map(str.isdigit, text[::_MOST_DIGITS])) and _LONG.search(text) is not None
+    return any(map(str.isdigit, text[::_MAX_DIGITS])) and _LONG.search(text) is not None
 
 
 def _members(value: Any) -> list[tuple[str, Any]] | None:
@@ -130,7 +130,11 @@ def _members(value: Any) -> list[tuple[str, Any]] | None:
 
 def _step(key: Any) -> str:
     is_name = isinstance(key, str) and key.isidentifier()
-    return f".{key[:_MAX_KEY]}" if is_name else f"[{try_text(lambda: repr(key))[:_MAX_KEY]}]"
+    return (
+        f".{key[:_MAX_KEY_SHOWN_CHARS]}"
+        if is_name
+        else f"[{try_text(lambda: repr(key))[:_MAX_KEY_SHOWN_CHARS]}]"
+    )
 
 
 def _problem_of(value: Any) -> str | None:
@@ -139,7 +143,7 @@ def _problem_of(value: Any) -> str | None:
         number = "NaN" if math.isnan(value) else "infinity" if value > 0 else "-infinity"
         return f"is {number}: JSON has no such number"
     if isinstance(value, int) and abs(value) >= _TOO_LONG:
-        return f"is a number of more than {_MOST_DIGITS:,} digits, which no reader of JSON takes"
+        return f"is a number of more than {_MAX_DIGITS:,} digits, which no reader of JSON takes"
     try:
         pydantic_core.to_json(value)
     except Exception:  # noqa: BLE001 - code of the user's may run here, and raise anything

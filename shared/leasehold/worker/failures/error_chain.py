@@ -15,11 +15,11 @@ from leasehold.errors import StoreUnavailableError
 from leasehold.frozen import dataclass
 
 #: How many causes of causes, members of a group, and groups within groups are recorded.
-MAX_CHAIN: Final = 8
-MAX_MEMBERS: Final = 10
-MAX_DEPTH: Final = 4
+MAX_CHAIN_ERRORS: Final = 8
+MAX_GROUP_MEMBERS: Final = 10
+MAX_GROUP_LEVELS: Final = 4
 #: How many members of groups are looked at for what they say of a retry.
-_LOOKED_AT: Final = 1000
+_MAX_MEMBERS_SEARCHED: Final = 1000
 
 _CAUSE: Final = "The above exception was the direct cause of the following exception:"
 _CONTEXT: Final = "During handling of the above exception, another exception occurred:"
@@ -61,7 +61,7 @@ def parts_of(error: BaseException, most: int) -> list[ChainPart]:
 def leaves_of(error: BaseException) -> Iterator[BaseException]:
     """Yield the error; of a group all errors within it, and not the groups."""
     waiting = [error]
-    for _ in range(_LOOKED_AT):
+    for _ in range(_MAX_MEMBERS_SEARCHED):
         if not waiting:
             return
         found = waiting.pop()
@@ -185,7 +185,11 @@ class _Walk:
             self._left -= 1
             older, words = came_from(current)
             goes_on = older is not None and id(older) not in self._seen
-            if older is not None and goes_on and (len(chain) + 1 == MAX_CHAIN or not self._left):
+            if (
+                older is not None
+                and goes_on
+                and (len(chain) + 1 == MAX_CHAIN_ERRORS or not self._left)
+            ):
                 words, goes_on = f"[{_count(older)} earlier exceptions left out]", False
             elif not goes_on:  # it came from nothing, or from one that is there already
                 words = ""
@@ -198,8 +202,8 @@ class _Walk:
         if not isinstance(part.error, BaseExceptionGroup):
             return []
         members, parts, count = members_of(part.error), [], 0
-        for number, member in enumerate(members[:MAX_MEMBERS], 1):
-            if not self._left or depth + 1 == MAX_DEPTH:
+        for number, member in enumerate(members[:MAX_GROUP_MEMBERS], 1):
+            if not self._left or depth + 1 == MAX_GROUP_LEVELS:
                 break
             parts += self.parts_of(member, depth + 1, f"{number} of {len(members)}:")
             count = number

@@ -20,13 +20,20 @@ from leasehold.domain.secret_names import hides
 from leasehold.domain.stored import replace
 from leasehold.errors import AgentClientError, LeaseholdError, PermanentError
 from leasehold.worker.failures.error_chain import (
-    MAX_MEMBERS,
+    MAX_GROUP_MEMBERS,
     class_name,
     full_class_name,
     leaves_of,
     parts_of,
 )
-from leasehold.worker.failures.kept_text import MAX_TEXT, bounded, cut, json_of, size, try_text
+from leasehold.worker.failures.kept_text import (
+    MAX_TEXT_CHARS,
+    bounded,
+    cut,
+    json_of,
+    size,
+    try_text,
+)
 from leasehold.worker.failures.retry_hints import is_rate_limited, retry_after_of
 from leasehold.worker.failures.tracebacks import (
     MAX_ERRORS,
@@ -42,9 +49,9 @@ from leasehold.worker.failures.tracebacks import (
 MAX_ISSUES: Final = 50
 #: Of the 16 KiB of a record; the step and the attempt are added later.
 MAX_RECORD_BYTES: Final = 16 * 1024 - 512
-MAX_EXCERPT: Final = 120
-_MAX_MESSAGE: Final = 500
-_LOOKED_AT: Final = 2000
+MAX_EXCERPT_CHARS: Final = 120
+_MAX_ISSUE_CHARS: Final = 500
+_MAX_VALUE_SEARCHED_CHARS: Final = 2000
 
 
 def record_of_misfit(
@@ -71,7 +78,7 @@ def record_of_misfit(
 
 def misfit_words(error: ValidationError, redaction: Redaction) -> str:
     """Return the name of the model, and the first issue."""
-    return f"{cut(error.title, MAX_EXCERPT)}: {_first_problem(error, redaction)}"
+    return f"{cut(error.title, MAX_EXCERPT_CHARS)}: {_first_problem(error, redaction)}"
 
 
 def first_problem(error: ValidationError) -> str:
@@ -87,8 +94,8 @@ def issues_of(error: ValidationError) -> tuple[dict[str, Any], ...]:
     return tuple(
         {
             "loc": [part if isinstance(part, int) else _named(part, redaction) for part in loc],
-            "type": cut(issue["type"], MAX_EXCERPT),
-            "message": cut(redaction.text(issue["msg"]), _MAX_MESSAGE),
+            "type": cut(issue["type"], MAX_EXCERPT_CHARS),
+            "message": cut(redaction.text(issue["msg"]), _MAX_ISSUE_CHARS),
         }
         for issue in issues
         for loc in (issue["loc"][:MAX_ISSUES],)
@@ -114,7 +121,7 @@ def _first_problem(error: ValidationError, redaction: Redaction) -> str:
     _excerpt(issue, redaction)  # first: what it knows for a secret is cut from the message
     count = error.error_count()
     more = f" (and {count - 1} more)" if count > 1 else ""
-    return cut(f"{path}: {redaction.text(issue['msg'])}", MAX_TEXT) + more
+    return cut(f"{path}: {redaction.text(issue['msg'])}", MAX_TEXT_CHARS) + more
 
 
 def _issues(error: ValidationError) -> list[Any]:
@@ -125,9 +132,9 @@ def _issues(error: ValidationError) -> list[Any]:
 def _issue(issue: Any, redaction: Redaction) -> dict[str, Any]:
     excerpt = _excerpt(issue, redaction)
     return {
-        "path": cut(redaction.text(_path(issue["loc"])), MAX_EXCERPT),
-        "message": cut(redaction.text(issue["msg"]), MAX_EXCERPT),
-        "input": cut(excerpt, MAX_EXCERPT),
+        "path": cut(redaction.text(_path(issue["loc"])), MAX_EXCERPT_CHARS),
+        "message": cut(redaction.text(issue["msg"]), MAX_EXCERPT_CHARS),
+        "input": cut(excerpt, MAX_EXCERPT_CHARS),
     }
 
 
@@ -135,7 +142,7 @@ def _excerpt(issue: Any, redaction: Redaction) -> str:
     given = issue["input"]
     if any(hides(str(part), given) for part in issue["loc"]):
         return redaction.hidden(given)
-    return repr(redaction.value(given, at_most=_LOOKED_AT))
+    return repr(redaction.value(given, at_most=_MAX_VALUE_SEARCHED_CHARS))
 
 
 def _path(location: Iterable[str | int]) -> str:
@@ -143,17 +150,17 @@ def _path(location: Iterable[str | int]) -> str:
 
 
 def _named(part: str, redaction: Redaction) -> str:
-    return cut(redaction.text(part), MAX_EXCERPT)
+    return cut(redaction.text(part), MAX_EXCERPT_CHARS)
 
 
-_MAX_FIELDS: Final = 20
+_MAX_DETAIL_FIELDS: Final = 20
 _MAX_NOTES: Final = 10
-_MAX_OF_IMPORT: Final = 1000
-_MAX_OF_MEMBER: Final = 300
+_MAX_IMPORT_ERROR_CHARS: Final = 1000
+_MAX_MEMBER_CHARS: Final = 300
 #: A store has no larger whole numbers.
 _MAX_BITS: Final = 64
 _RAISED: Final = "handler_raised"
-_LONGEST_WAIT_S: Final = MAX_RETRY_AFTER.total_seconds()
+_MAX_RETRY_AFTER_S: Final = MAX_RETRY_AFTER.total_seconds()
 
 
 def record_of(error: BaseException, handler: str = "", what: str = "") -> ErrorRecord:
@@ -168,7 +175,9 @@ def record_of(error: BaseException, handler: str = "", what: str = "") -> ErrorR
         return _record_of(error, handler.partition(":")[0].partition(".")[0], what)
     except BaseException as failure:  # noqa: BLE001 - an error must never be lost to its own text
         text = f"{what and f'{what}: '}Its words raised {class_name(failure)}."
-        return ErrorRecord(type=cut(class_name(error), MAX_EXCERPT), code=_RAISED, message=text)
+        return ErrorRecord(
+            type=cut(class_name(error), MAX_EXCERPT_CHARS), code=_RAISED, message=text
+        )
 
 
 def _record_of(error: BaseException, own: str, what: str) -> ErrorRecord:
@@ -181,8 +190,8 @@ def _record_of(error: BaseException, own: str, what: str) -> ErrorRecord:
     words = _words_of(error, own, redaction)
     record = replace(
         _headed(words, what) if what else words,
-        type=cut(class_name(error), MAX_EXCERPT),
-        origin=None if origin is None else cut(origin, 2 * MAX_EXCERPT),
+        type=cut(class_name(error), MAX_EXCERPT_CHARS),
+        origin=None if origin is None else cut(origin, 2 * MAX_EXCERPT_CHARS),
         retry_after_s=retry_after_of(error),
         rate_limited=is_rate_limited(error),
     )
@@ -194,7 +203,7 @@ def _record_of(error: BaseException, own: str, what: str) -> ErrorRecord:
 def _words_of(error: BaseException, own: str, redaction: Redaction) -> ErrorRecord:
     if isinstance(error, BaseExceptionGroup):
         return _words_of_group(error, own, redaction)
-    code = cut(try_text(lambda: str(_code(error))), MAX_EXCERPT)
+    code = cut(try_text(lambda: str(_code(error))), MAX_EXCERPT_CHARS)
     if isinstance(error, ValidationError):
         return record_of_misfit(error, code=code, what="What it read", redaction=redaction)
     facts = _facts(_details(error), redaction)
@@ -213,8 +222,8 @@ def _words_of_group(group: BaseExceptionGroup[Any], own: str, redaction: Redacti
     Code and details are those of the first member that has any.
     """
     members = list(leaves_of(group))
-    named = [(one, _words_of(one, own, redaction)) for one in members[:MAX_MEMBERS]]
-    limit = MAX_TEXT if len(members) == 1 else _MAX_OF_MEMBER
+    named = [(one, _words_of(one, own, redaction)) for one in members[:MAX_GROUP_MEMBERS]]
+    limit = MAX_TEXT_CHARS if len(members) == 1 else _MAX_MEMBER_CHARS
     texts = [_member_line(one, words, own, limit) for one, words in named]
     if left := len(members) - len(texts):
         texts.append(f"{left} more")
@@ -226,9 +235,9 @@ def _words_of_group(group: BaseExceptionGroup[Any], own: str, redaction: Redacti
 
 def _member_line(error: BaseException, words: ErrorRecord, own: str, limit: int) -> str:
     origin = origin_of(parts_of(error, MAX_ERRORS), own)
-    name = cut(class_name(error), MAX_EXCERPT)
+    name = cut(class_name(error), MAX_EXCERPT_CHARS)
     text = name if words.message == class_name(error) else f"{name}: {cut(words.message, limit)}"
-    return f"{text}, at {cut(origin, MAX_EXCERPT)}" if origin else text
+    return f"{text}, at {cut(origin, MAX_EXCERPT_CHARS)}" if origin else text
 
 
 def _has_facts(words: ErrorRecord) -> bool:
@@ -237,7 +246,7 @@ def _has_facts(words: ErrorRecord) -> bool:
 
 def _headed(words: ErrorRecord, what: str) -> ErrorRecord:
     """Return the words of an error after those on what raised it."""
-    message = bounded(f"{cut(what, MAX_EXCERPT)}: {words.message}")
+    message = bounded(f"{cut(what, MAX_EXCERPT_CHARS)}: {words.message}")
     return _fitted(replace(words, message=message))
 
 
@@ -263,8 +272,8 @@ def record_of_report(
     redaction = Redaction()
     facts = _facts(details, redaction)
     record = ErrorRecord(
-        type=cut(redaction.text(kind), MAX_EXCERPT),
-        code=cut(redaction.text(code), MAX_EXCERPT),
+        type=cut(redaction.text(kind), MAX_EXCERPT_CHARS),
+        code=cut(redaction.text(code), MAX_EXCERPT_CHARS),
         message=bounded(redaction.text(message)),
         **facts,
     )
@@ -283,7 +292,7 @@ def record_of_child(body: bytes) -> ErrorRecord:
     record = ErrorRecord.model_validate_json(body)
     wait, count = record.retry_after_s, record.validation_issue_count
     has_size = size(to_document(record)) <= MAX_RECORD_BYTES
-    can_wait = wait is None or 0 < wait <= _LONGEST_WAIT_S
+    can_wait = wait is None or 0 < wait <= _MAX_RETRY_AFTER_S
     can_count = count >= 0 and count.bit_length() < _MAX_BITS
     if record.model_extra or not (has_size and can_wait and can_count):
         raise ValueError("it is not the record of an error")
@@ -305,7 +314,7 @@ def words_of_import(error: BaseException, module: str) -> str:
         raise
     except BaseException as failure:  # noqa: BLE001 - it is the user's, and no Exception either
         text = f"Its words raised {class_name(failure)}."
-    words = one_line(safe_text(text, _MAX_OF_IMPORT), _MAX_OF_IMPORT)
+    words = one_line(safe_text(text, _MAX_IMPORT_ERROR_CHARS), _MAX_IMPORT_ERROR_CHARS)
     raised = f"{class_name(error)}: {words}".rstrip(" :.")
     return f"{raised}{_where_imported(error, module)}{_remedy(error)}"
 
@@ -357,8 +366,8 @@ def _listed(plain: Any) -> dict[str, Any]:
     """Return one of several details as an issue that every store can keep: flat, and short."""
     fields = plain if isinstance(plain, dict) else {"message": plain}
     return {
-        cut(name, MAX_EXCERPT).strip("_") or "detail": _short(one)
-        for name, one in islice(fields.items(), _MAX_FIELDS)
+        cut(name, MAX_EXCERPT_CHARS).strip("_") or "detail": _short(one)
+        for name, one in islice(fields.items(), _MAX_DETAIL_FIELDS)
     }
 
 
@@ -366,15 +375,15 @@ def _short(plain: Any) -> Any:
     if plain is None or isinstance(plain, bool):
         return plain
     if isinstance(plain, int):
-        return plain if plain.bit_length() < _MAX_BITS else hex(plain)[:MAX_EXCERPT]
+        return plain if plain.bit_length() < _MAX_BITS else hex(plain)[:MAX_EXCERPT_CHARS]
     if isinstance(plain, float) and math.isfinite(plain):
         return plain
-    return cut(plain if isinstance(plain, str) else json_of(plain), MAX_EXCERPT)
+    return cut(plain if isinstance(plain, str) else json_of(plain), MAX_EXCERPT_CHARS)
 
 
 def _headline(redaction: Redaction, error: BaseException, room: int) -> str:
     """Return what a traceback ends with: class, message and notes, in so many bytes of JSON."""
-    name = cut(full_class_name(error), MAX_EXCERPT)
+    name = cut(full_class_name(error), MAX_EXCERPT_CHARS)
     if isinstance(error, ValidationError):
         message = misfit_words(error, redaction)  # its own text has the values that do not fit
     else:

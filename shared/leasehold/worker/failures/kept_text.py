@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pydantic_core
 
-MAX_TEXT: Final = 4000
+MAX_TEXT_CHARS: Final = 4000
 MAX_TEXT_BYTES: Final = 6 * 1024
 
 
@@ -19,7 +19,7 @@ def cut(text: str, limit: int) -> str:
 
 def bounded(text: str, room: int = MAX_TEXT_BYTES) -> str:
     """Return as much of a long text as there are bytes for, however it is written as JSON."""
-    text = cut(text, MAX_TEXT)
+    text = cut(text, MAX_TEXT_CHARS)
     while size(text) > room:
         text = cut(text, len(text) * 3 // 4)
     return text

@@ -12,17 +12,17 @@ from typing import Any, Final
 from leasehold.domain.manifest_parts import RetryRule
 from leasehold.domain.retry import MAX_RETRY_AFTER
 from leasehold.errors import AgentClientError, LeaseholdError, PermanentError
-from leasehold.worker.failures.error_chain import MAX_DEPTH, came_from, leaves_of
+from leasehold.worker.failures.error_chain import MAX_GROUP_LEVELS, came_from, leaves_of
 
 #: How many errors of a chain, and how many headers of an answer, are looked at.
-_LOOKED_AT: Final = 100
+_MAX_SEARCHED: Final = 100
 #: The code of an error that says that a provider takes no more for now.
 RATE_LIMITED: Final = "rate_limited"
 #: Where the errors of client libraries have the status of an answer.
 _STATUSES: Final = ("status_code", "status", "code")
 _TOO_MANY: Final = 429
 #: The longest text that may be a time.
-_MAX_TEXT: Final = 100
+_MAX_TIME_CHARS: Final = 100
 
 
 def is_permanent(error: BaseException, retry: RetryRule | None = None) -> bool:
@@ -76,10 +76,10 @@ def wait_of_rate_limit(error: BaseException) -> float | None:
 
 def _is_rate_limited(error: BaseException, seen: set[int], depth: int) -> bool:
     current: BaseException | None = error
-    while current is not None and id(current) not in seen and len(seen) < _LOOKED_AT:
+    while current is not None and id(current) not in seen and len(seen) < _MAX_SEARCHED:
         seen.add(id(current))
         if isinstance(current, BaseExceptionGroup):
-            members = list(leaves_of(current)) if depth < MAX_DEPTH else []
+            members = list(leaves_of(current)) if depth < MAX_GROUP_LEVELS else []
             return bool(members) and all(_is_rate_limited(one, seen, depth + 1) for one in members)
         if _is_limit(current):
             return True
@@ -98,7 +98,7 @@ def _is_limit(error: BaseException) -> bool:
 
 def _wait_of(error: BaseException, seen: set[int], depth: int) -> float | None:
     current: BaseException | None = error
-    while current is not None and id(current) not in seen and len(seen) < _LOOKED_AT:
+    while current is not None and id(current) not in seen and len(seen) < _MAX_SEARCHED:
         seen.add(id(current))
         if (seconds := _retry_after(current, seen, depth)) is not None:
             return seconds
@@ -110,7 +110,7 @@ def _retry_after(error: BaseException, seen: set[int], depth: int) -> float | No
     """Return what the error itself, or the members of the group that it is, ask for."""
     try:
         if isinstance(error, BaseExceptionGroup):
-            members = leaves_of(error) if depth < MAX_DEPTH else iter(())
+            members = leaves_of(error) if depth < MAX_GROUP_LEVELS else iter(())
             waits = [_wait_of(one, seen, depth + 1) for one in members]
             return max((wait for wait in waits if wait is not None), default=None)
         asked = error.retry_after if isinstance(error, AgentClientError) else None
@@ -162,10 +162,10 @@ def _header(headers: Any, name: str) -> str | None:
     """Return a header whose name is written in any case; None: it is not there, or no text."""
     found = headers.get(name)
     if found is None:
-        pairs = islice(headers.items(), _LOOKED_AT)
+        pairs = islice(headers.items(), _MAX_SEARCHED)
         found = next((value for key, value in pairs if str(key).lower() == name), None)
     text = found.decode("latin-1") if isinstance(found, bytes) else found
-    return text if isinstance(text, str) and len(text) <= _MAX_TEXT else None
+    return text if isinstance(text, str) and len(text) <= _MAX_TIME_CHARS else None
 
 
 def _seconds(asked: Any, now: datetime | None = None) -> float | None:
@@ -185,7 +185,7 @@ def _seconds(asked: Any, now: datetime | None = None) -> float | None:
 
 
 def _date(text: Any) -> datetime | None:
-    if not isinstance(text, str) or not 0 < len(text) <= _MAX_TEXT:
+    if not isinstance(text, str) or not 0 < len(text) <= _MAX_TIME_CHARS:
         return None
     try:
         date = parsedate_to_datetime(text)

@@ -39,11 +39,11 @@ _MACHINERY: Final = (
     f"{_ENGINE}worker{os.sep}sandbox{os.sep}child{os.sep}soft_limit.py",
 )
 
-_MAX_NAME: Final = 200
+_MAX_NAME_CHARS: Final = 200
 #: A larger file is not a source that a person wrote.
 _MAX_SOURCE_BYTES: Final = 4 * 1024 * 1024
 #: So many lines before one are looked at.
-_MAX_BEFORE: Final = 2000
+_MAX_LINES_BEFORE: Final = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ def lines_before(frame: Frame) -> Sequence[str]:
         lines = linecache.getlines(frame.file, frame.module)
     except Exception:  # noqa: BLE001 - a loader of the user's may do anything
         return ()
-    return lines[max(0, frame.line - 1 - _MAX_BEFORE) : max(0, frame.line - 1)]
+    return lines[max(0, frame.line - 1 - _MAX_LINES_BEFORE) : max(0, frame.line - 1)]
 
 
 def _frames(error: BaseException, own: str) -> Iterator[Frame]:
@@ -156,7 +156,7 @@ def _frame(code: Any, line: int, module: str, own: str) -> Frame:
     return Frame(
         path=_path(file, module),
         line=line,
-        function=code.co_name[:_MAX_NAME],
+        function=code.co_name[:_MAX_NAME_CHARS],
         is_own=is_own(file, module, own),
         place=(code, line),
         file=file,
@@ -188,10 +188,10 @@ def _unparsed(error: SyntaxError) -> Frame | None:
 def _path(file: str, module: str) -> str:
     """Return the end of the path that the name of the module has, too."""
     if file.startswith("<"):
-        return file[:_MAX_NAME]
+        return file[:_MAX_NAME_CHARS]
     parts = file.replace("\\", "/").split("/")
     count = 1 if module == "__main__" else module.count(".") + 1 + (parts[-1] == "__init__.py")
-    return "/".join(parts[-count:])[-_MAX_NAME:]
+    return "/".join(parts[-count:])[-_MAX_NAME_CHARS:]
 
 
 def is_own(file: str, module: str, own: str) -> bool:
@@ -208,18 +208,18 @@ def _is_of(frame: Frame, folder: str) -> bool:
 
 
 #: Of UTF-8, and of JSON text.
-MAX_BYTES: Final = 8 * 1024
+MAX_TRACEBACK_BYTES: Final = 8 * 1024
 #: How many errors are kept, with their causes and groups.
 MAX_ERRORS: Final = 20
 #: With less room than this a traceback says nothing.
-_MIN_BYTES: Final = 200
+_MIN_TRACEBACK_BYTES: Final = 200
 
 #: Of the passes through one line, so many of the first and of the last are shown.
 _SHOWN_PASSES: Final = 3
-_MAX_SOURCE: Final = 200
-_LOOKED_AT: Final = 2000
+_MAX_SOURCE_CHARS: Final = 200
+_MAX_SOURCE_SEARCHED_CHARS: Final = 2000
 _INDENT: Final = "  "
-_LOOKED_AT_OF_REPORT: Final = 64 * 1024
+_MAX_REPORT_SEARCHED_CHARS: Final = 64 * 1024
 _LEFT_OUT: Final = "[lines left out]"
 _ALONE: Final = "[other exceptions left out]"
 
@@ -250,8 +250,8 @@ def traceback_of(
         own: the package of the handler.
         room: how many bytes it may take, as JSON text.
     """
-    room = min(room, MAX_BYTES)
-    if room < _MIN_BYTES:
+    room = min(room, MAX_TRACEBACK_BYTES)
+    if room < _MIN_TRACEBACK_BYTES:
         return None
     stacks = [_stack(part, words, own, room // (2 * len(parts))) for part in parts]
     left = room - sum(_size(line) for stack in stacks for line in _lines(stack))
@@ -297,12 +297,12 @@ def _is_newest(part: ChainPart) -> bool:
 
 def reported_traceback(text: str, redaction: Redaction, room: int) -> str | None:
     """Return the traceback of another language: its first and its last lines, as many as fit."""
-    if len(text) > _LOOKED_AT_OF_REPORT:
-        half = _LOOKED_AT_OF_REPORT // 2
+    if len(text) > _MAX_REPORT_SEARCHED_CHARS:
+        half = _MAX_REPORT_SEARCHED_CHARS // 2
         text = f"{text[:half]}\n{_LEFT_OUT}\n{text[-half:]}"
     text = _stored(text.rstrip())
     lines = redaction.without(text, shapes(text)).splitlines()
-    left = min(room, MAX_BYTES) - _size(_LEFT_OUT)
+    left = min(room, MAX_TRACEBACK_BYTES) - _size(_LEFT_OUT)
     head: list[str] = []
     tail: list[str] = []
     while len(head) + len(tail) < len(lines):
@@ -353,10 +353,10 @@ def frame_text(frame: Frame, redaction: Redaction, indent: str) -> str:
     text = f"{indent}{where}"
     if not frame.is_own:
         return _stored(text)
-    line = source_of(frame)[:_LOOKED_AT]
+    line = source_of(frame)[:_MAX_SOURCE_SEARCHED_CHARS]
     source = redacted_source(line, redaction, lines_before(frame)) if line else ""
-    if len(source) > _MAX_SOURCE:
-        source = f"{source[: _MAX_SOURCE - 1]}…"
+    if len(source) > _MAX_SOURCE_CHARS:
+        source = f"{source[: _MAX_SOURCE_CHARS - 1]}…"
     return _stored(f"{text}\n{indent}{_INDENT}{source}" if source else text)
 
 

@@ -46,7 +46,7 @@ from leasehold.worker.context.step_context import StepContext
 from leasehold.worker.context.typed_json import json_text_of
 from leasehold.worker.failures.error_chain import outage_in, shortage_in
 from leasehold.worker.failures.failures import record_of, record_of_misfit, safe_text
-from leasehold.worker.failures.kept_text import MAX_TEXT, cut
+from leasehold.worker.failures.kept_text import MAX_TEXT_CHARS, cut
 from leasehold.worker.failures.retry_hints import is_mistake, is_permanent
 from leasehold.worker.handler.handlers import (
     Handler,
@@ -64,9 +64,9 @@ from leasehold.worker.stopping.system_signals import (
 
 #: A server that is to quit raises SystemExit in the main thread; the signal is noted within
 #: this time.
-_NOTED_WITHIN_S: Final = 0.2
-_MAX_DETAIL: Final = 500
-_MAX_SHOWN: Final = 100
+_SIGNAL_NOTED_S: Final = 0.2
+_MAX_DETAIL_CHARS: Final = 500
+_MAX_VALUE_SHOWN_CHARS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,10 +192,12 @@ def _judged(handler: Handler, answer: Any) -> Result:
     status, summary, skip_to = "SUCCESS", "", None
     if isinstance(answer, StepResult):
         summary = safe_text(answer.summary, MAX_OUTPUT_SUMMARY_CHARS)
-        skip_to = None if answer.skip_to is None else safe_text(answer.skip_to, _MAX_SHOWN)
+        skip_to = (
+            None if answer.skip_to is None else safe_text(answer.skip_to, _MAX_VALUE_SHOWN_CHARS)
+        )
         answer, status = answer.output, answer.status
     if status not in OUTPUT_STATUSES:
-        shown, allowed = safe_text(status, _MAX_SHOWN), ", ".join(OUTPUT_STATUSES)
+        shown, allowed = safe_text(status, _MAX_VALUE_SHOWN_CHARS), ", ".join(OUTPUT_STATUSES)
         message = f"StepResult.status is {shown!r}; allowed: {allowed}."
         record = ErrorRecord(type="StepResult", code="invalid_output", message=message)
         return Unable(BlockCode.HANDLER_MISTAKE, record)
@@ -205,7 +207,7 @@ def _judged(handler: Handler, answer: Any) -> Result:
         return Failed(record_of_misfit(error, code="invalid_output", what="The output"))
     except (ValueError, RecursionError) as error:  # PydanticSerializationError among them
         record = record_of(error)
-        message = cut(f"The output cannot be kept as JSON: {record.message}", MAX_TEXT)
+        message = cut(f"The output cannot be kept as JSON: {record.message}", MAX_TEXT_CHARS)
         record = replace(record, type="TypeError", code="invalid_output", message=message)
         return Unable(BlockCode.HANDLER_MISTAKE, record)  # another attempt would return the same
     except Exception as error:  # noqa: BLE001 - a validator of the user's may raise anything
@@ -291,11 +293,11 @@ def _short_of(error: BaseException) -> Deferred | None:
     is_thread = isinstance(shortage, RuntimeError)
     reason = Termination.THREAD_UNAVAILABLE if is_thread else Termination.PROCESS_UNAVAILABLE
     what = str(shortage) or f"no memory ({type(shortage).__name__})"
-    return Deferred(reason, safe_text(what, _MAX_DETAIL))
+    return Deferred(reason, safe_text(what, _MAX_DETAIL_CHARS))
 
 
 def _deferred_by(outage: StoreUnavailableError) -> Deferred:
-    return Deferred(Termination.STORE_UNAVAILABLE, safe_text(outage.message, _MAX_DETAIL))
+    return Deferred(Termination.STORE_UNAVAILABLE, safe_text(outage.message, _MAX_DETAIL_CHARS))
 
 
 class InlineRunner:
@@ -350,5 +352,5 @@ def _is_to_stop(error: BaseException, attempt: Attempt) -> bool:
     if SERVER_EXIT.is_waiting:
         return True
     if isinstance(error, SystemExit) and is_main_thread():
-        return attempt.stop.wait(_NOTED_WITHIN_S)
+        return attempt.stop.wait(_SIGNAL_NOTED_S)
     return attempt.stop.is_requested

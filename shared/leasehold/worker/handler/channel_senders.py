@@ -23,7 +23,7 @@ from leasehold.worker.failures.kept_text import try_text
 from leasehold.worker.failures.retry_hints import retry_after_of
 from leasehold.worker.handler.handlers import UnresolvedError, sender_at
 
-_LONGEST: Final = 300
+_MAX_WORDS_CHARS: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class SenderFunction:
         error: BaseException,
         **further: Any,
     ) -> ChannelRefusedError | ChannelUnavailableError:
-        words = safe_text(try_text(lambda: str(error)), _LONGEST)
+        words = safe_text(try_text(lambda: str(error)), _MAX_WORDS_CHARS)
         problem = f"{type(error).__name__}: {words}".rstrip(" :.")
         return kind(channel=self.channel, problem=problem, **further)
 

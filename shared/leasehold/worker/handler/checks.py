@@ -191,7 +191,7 @@ def _misfit(model: TypeAdapter[Any], text: str, what: str) -> ErrorRecord | None
 Schema = Mapping[str, Any]
 
 #: Deeper models are not looked into.
-_MAX_DEPTH: Final = 6
+_MAX_MODEL_LEVELS: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +293,7 @@ class _Reader:
 
     def _of(self, schema: Schema, config: Schema, depth: int) -> Shape:
         kind = schema["type"]
-        if depth > _MAX_DEPTH or (not self._is_read and "serialization" in schema):
+        if depth > _MAX_MODEL_LEVELS or (not self._is_read and "serialization" in schema):
             return ANY
         if kind in _ARRAYS:
             item = schema.get("items_schema")
@@ -427,7 +427,7 @@ _ARTICLES: Final = {
     "array": "an array",
     "object": "an object",
 }
-_MAX_PROBLEMS: Final = 5
+_MAX_PROBLEMS_SHOWN: Final = 5
 
 #: A schema of another pydantic raises one of these when it is read: nothing of it is sure.
 _OTHER_SCHEMA: Final = (KeyError, TypeError, AttributeError)
@@ -503,7 +503,7 @@ def no_verdict(output: TypeAdapter[Any]) -> str | None:
 
 def _words(gives: Shape, takes: Shape) -> str | None:
     problems = [*_problems(gives, takes, "")]
-    shown = problems[:_MAX_PROBLEMS]
+    shown = problems[:_MAX_PROBLEMS_SHOWN]
     if left := len(problems) - len(shown):
         shown.append(f"{left} more")
     return "; ".join(shown) or None

@@ -26,7 +26,7 @@ from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.handler_runner import StepHandler
 from leasehold.worker.failures.error_chain import outage_in
 from leasehold.worker.failures.failures import record_of, record_of_misfit, safe_text
-from leasehold.worker.failures.kept_text import MAX_TEXT, cut, try_text
+from leasehold.worker.failures.kept_text import MAX_TEXT_CHARS, cut, try_text
 from leasehold.worker.failures.retry_hints import is_mistake, is_permanent
 from leasehold.worker.handler.handlers import handler_of
 from leasehold.worker.stopping.system_signals import SERVER_EXIT, Interrupts, is_interrupt
@@ -34,11 +34,11 @@ from leasehold.worker.stopping.system_signals import SERVER_EXIT, Interrupts, is
 GATE_POLICY_FAILURE: Final = "GATE_POLICY_FAILURE"
 
 #: So long a summary may take: the end of a run waits for it.
-SUMMARY_S: Final = 5.0
+SUMMARY_TIMEOUT_S: Final = 5.0
 
 _LOG: Final = logging.getLogger("leasehold.summary")
-_MAX_ID: Final = 100
-_MAX_WORDS: Final = 2000
+_MAX_CHECK_ID_CHARS: Final = 100
+_MAX_FINDING_CHARS: Final = 2000
 
 
 class GateContext:
@@ -99,8 +99,8 @@ class InlineGateRunner:
         made, problem = None, "others of this process hang"
         if not self._summaries.are_taken():
             call = partial(self._summary, function, manifest, finished)
-            made = self._summaries.make(call, wait_s=SUMMARY_S)
-            problem = f"it did not return within {SUMMARY_S:g} s"
+            made = self._summaries.make(call, wait_s=SUMMARY_TIMEOUT_S)
+            problem = f"it did not return within {SUMMARY_TIMEOUT_S:g} s"
         if made is not None and made.done():
             error = made.exception()
             if error is None:
@@ -173,16 +173,18 @@ def _name_of(manifest: Manifest) -> AttemptName:
 
 def words_of_error(error: BaseException) -> str:
     """Return class and words of an error, in one line."""
-    words = one_line(safe_text(try_text(lambda: str(error)), _MAX_WORDS), _MAX_WORDS)
+    words = one_line(
+        safe_text(try_text(lambda: str(error)), _MAX_FINDING_CHARS), _MAX_FINDING_CHARS
+    )
     return f"{type(error).__name__}: {words}".rstrip(" :.")
 
 
 def _block(refusal: GatePolicyFailure) -> Block:
     return Block(
         code=GATE_POLICY_FAILURE,
-        check_id=safe_text(refusal.check_id, _MAX_ID),
-        finding=safe_text(refusal.finding, _MAX_WORDS),
-        remediation=safe_text(refusal.remediation, _MAX_WORDS),
+        check_id=safe_text(refusal.check_id, _MAX_CHECK_ID_CHARS),
+        finding=safe_text(refusal.finding, _MAX_FINDING_CHARS),
+        remediation=safe_text(refusal.remediation, _MAX_FINDING_CHARS),
     )
 
 
@@ -191,4 +193,4 @@ def _record_of(gate: StepHandler, error: BaseException) -> ErrorRecord:
         what = f"What {gate.step_type} is given"
         return record_of_misfit(error, code="invalid_output", what=what)
     record = record_of(error, gate.handler)
-    return replace(record, message=cut(f"{gate.step_type}: {record.message}", MAX_TEXT))
+    return replace(record, message=cut(f"{gate.step_type}: {record.message}", MAX_TEXT_CHARS))

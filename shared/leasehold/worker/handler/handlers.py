@@ -24,8 +24,8 @@ from leasehold.worker.failures.failures import safe_text, words_of_import
 from leasehold.worker.handler.user_modules import ImportRaisedError, import_users
 
 #: A module that catches what says that it is late hears it again after so many seconds.
-_AGAIN_S: Final = 1.0
-_MAX_WORDS: Final = 300
+_INTERRUPT_EVERY_S: Final = 1.0
+_MAX_WORDS_CHARS: Final = 300
 
 _HANDLER: Final = "a handler is a function (ctx, given) that returns its output"
 _ACTION: Final = "an entry action is a function (ctx, given)"
@@ -189,7 +189,7 @@ def _module(name: str) -> ModuleType:
         raise UnresolvedError(_late[name])
     if not _limits or name in sys.modules:
         return import_users(name)
-    signal.setitimer(signal.ITIMER_REAL, _limits[-1], _AGAIN_S)
+    signal.setitimer(signal.ITIMER_REAL, _limits[-1], _INTERRUPT_EVERY_S)
     try:
         return import_users(name)
     except ImportRaisedError as error:
@@ -269,5 +269,5 @@ def _adapter(model: Any) -> TypeAdapter[Any]:
 
 
 def _unusable(error: Exception) -> str:
-    words = safe_text(first_sentence(error).rstrip(" ."), _MAX_WORDS)
+    words = safe_text(first_sentence(error).rstrip(" ."), _MAX_WORDS_CHARS)
     return f"its annotations cannot be used: {words}"

@@ -20,8 +20,8 @@ from leasehold.worker.failures.failures import safe_text
 from leasehold.worker.failures.kept_text import cut
 from leasehold.worker.sandbox.wire.frames import GarbledError
 from leasehold.worker.sandbox.wire.messages import (
-    MAX_CALLS,
-    MAX_FILE,
+    MAX_CALLS_AT_ONCE,
+    MAX_FILE_BYTES,
     Answer,
     Call,
     CheckBudgetCall,
@@ -46,10 +46,10 @@ from leasehold.worker.sandbox.wire.messages import (
     TakeLimitCall,
 )
 
-_MAX_WORDS: Final = 2000
+_MAX_WORDS_CHARS: Final = 2000
 
 #: With more bytes of files and results than this at hand, the next call waits in the socket.
-_MOST_AT_HAND: Final = 64 * 1024 * 1024
+_MAX_BYTES_AT_HAND: Final = 64 * 1024 * 1024
 
 #: A message, and its body.
 Reply = tuple[Message, bytes]
@@ -86,7 +86,7 @@ class CallServer:
     @property
     def is_full(self) -> bool:
         """Whether no further call is to be taken before one is answered."""
-        return self._at_hand > _MOST_AT_HAND
+        return self._at_hand > _MAX_BYTES_AT_HAND
 
     def take(self, call: Call, body: bytes) -> None:
         """Take a call.
@@ -95,8 +95,8 @@ class CallServer:
             GarbledError: the child has more calls under way than its link would make.
         """
         self._under_way += 1
-        if self._under_way > MAX_CALLS:
-            raise GarbledError(f"it made more than {MAX_CALLS} calls at once")
+        if self._under_way > MAX_CALLS_AT_ONCE:
+            raise GarbledError(f"it made more than {MAX_CALLS_AT_ONCE} calls at once")
         self._at_hand += len(body)
         self._waiting.append((call, body))
         self._begin()
@@ -169,7 +169,7 @@ def _made_on_kept(calls: AttemptCalls, call: Call, body: bytes) -> tuple[Any, by
         case CheckpointCall(iteration_count=count, phase=phase):
             calls.checkpoint(count, phase, body.decode())
         case RejectCall(why=why):
-            calls.reject_checkpoint(safe_text(why, _MAX_WORDS))
+            calls.reject_checkpoint(safe_text(why, _MAX_WORDS_CHARS))
         case FindResultCall(key=key, type=type_, request=request, on_unknown=unknown):
             intent = None if unknown == "repeat" else Intent(unknown, call.arguments, call.keep)
             found = calls.recorded_result(key, type_, request, intent)
@@ -192,8 +192,8 @@ def _made_on_files(files: RunFiles, call: Call, body: bytes) -> tuple[Any, bytes
             value = files.put(name, body)
         case GetCall(name=name):
             text = files.get(name)
-            if len(text) > MAX_FILE:  # by any attempt; the child would take it for nonsense
-                raise TooLargeError(what=f"file {name}", size=len(text), limit=MAX_FILE)
+            if len(text) > MAX_FILE_BYTES:  # by any attempt; the child would take it for nonsense
+                raise TooLargeError(what=f"file {name}", size=len(text), limit=MAX_FILE_BYTES)
         case ExistsCall(name=name):
             value = files.exists(name)
         case ListCall():
@@ -207,7 +207,7 @@ def _refusal(call: int, error: BaseException) -> Refusal:
         call=call,
         type=type(error).__name__,
         code=None if known is None else known.code,
-        message=cut(str(error) if known is None else known.message, _MAX_WORDS),
+        message=cut(str(error) if known is None else known.message, _MAX_WORDS_CHARS),
         details={} if known is None else _plain(known.details),
     )
 

@@ -17,14 +17,14 @@ from leasehold.worker.sandbox.wire.messages import LogLine
 _LOG: Final = logging.getLogger(STEP_LOG)
 
 #: Of a line, and of all that one attempt prints; in bytes.
-MAX_LINE: Final = 4096
-MAX_PRINTED: Final = 1024 * 1024
+MAX_LINE_BYTES: Final = 4096
+MAX_PRINTED_BYTES: Final = 1024 * 1024
 #: A line costs its worker more than its bytes do.
-MAX_LINES: Final = 10_000
+MAX_PRINTED_LINES: Final = 10_000
 
 #: At a time: more than a pipe holds, so what a child printed before it ended is all there.
 _READ_BYTES: Final = 64 * 1024
-_MOST_READS: Final = 16
+_MAX_READS: Final = 16
 _LAST_LINES: Final = 60
 _FACTS: Final = {"stream": "output"}
 
@@ -65,7 +65,7 @@ class Prints:
 
     def read(self, until: float = math.inf) -> None:
         """Log what has been printed since, until then (monotonic seconds) at the latest."""
-        for _ in range(_MOST_READS):
+        for _ in range(_MAX_READS):
             if time.monotonic() > until:
                 return
             try:
@@ -105,7 +105,7 @@ class Prints:
         return b"\n".join(lines)
 
     def _line_grows(self, part: bytes) -> None:
-        room = MAX_LINE - len(self._line)
+        room = MAX_LINE_BYTES - len(self._line)
         self._line += part[:room]
         self._dropped += len(part[room:])
 
@@ -117,7 +117,8 @@ class Prints:
             return
         self._last.append(text)
         text = self._redaction.line(text)
-        self._is_full |= self._printed + size > MAX_PRINTED or self._lines == MAX_LINES
+        are_many = self._lines == MAX_PRINTED_LINES
+        self._is_full |= are_many or self._printed + size > MAX_PRINTED_BYTES
         if self._is_full:
             self._dropped += size
             return
@@ -126,7 +127,7 @@ class Prints:
         _LOG.info("%s", text, extra=_FACTS)
 
 
-_MOST_LEVELS: Final = 200
+_MAX_LOGGER_LEVELS: Final = 200
 
 
 def levels_in_force() -> dict[str, int]:
@@ -135,7 +136,7 @@ def levels_in_force() -> dict[str, int]:
     set_here = {
         name: one.level for name, one in loggers if isinstance(one, logging.Logger) and one.level
     }
-    named = dict(list(set_here.items())[:_MOST_LEVELS])
+    named = dict(list(set_here.items())[:_MAX_LOGGER_LEVELS])
     return {"": logging.root.level, **named}
 
 

@@ -37,17 +37,17 @@ from leasehold.worker.sandbox.wire.messages import Job
 _LOG: Final = logging.getLogger("leasehold.sandbox")
 
 #: Without a process for this time, the attempt is deferred.
-_PATIENCE_S: Final = 10.0
+_PROCESS_PATIENCE_S: Final = 10.0
 
 #: A step whose process was lost with its fork server so often, in a row, has one of its own next:
 #: then no other attempt is lost with it, and the cause is known.
 _LOST: Final = 2
-_MOST_KEPT: Final = 1000
+_MAX_NAMES_KEPT: Final = 1000
 
 #: A process that has served others, and does not begin within so many seconds, is replaced.
-_USED_S: Final = 5.0
+_USED_START_S: Final = 5.0
 #: With more bytes than this, or half of the step's memory limit, no process waits for an attempt.
-_MOST_MEMORY: Final = 256 * 2**20
+_MAX_IDLE_MEMORY_BYTES: Final = 256 * 2**20
 _NOT_USED_AGAIN: Final = (
     "the process of step %s is not used again, whatever its reuse: its handler has left or changed "
     "%s"
@@ -101,7 +101,7 @@ class Sandbox:
             used = children.idle.take(purpose) if purpose else None
             if used is not None and (result := self._run_in(used, work, children.idle)):
                 return result
-            new = children.open(step.handler, wait=held.stop.wait, within=_PATIENCE_S)
+            new = children.open(step.handler, wait=held.stop.wait, within=_PROCESS_PATIENCE_S)
             result = self._run_in(new, work, children.idle, is_alone=is_alone)
             assert result is not None  # noqa: S101 - only of one that is used there is none
             return result
@@ -128,7 +128,7 @@ class Sandbox:
         reuse = step.reuse - child.attempts + 1 if purpose else 1
         is_kept = False
         try:
-            import_s = min(self._import_s, _USED_S) if is_used else self._import_s
+            import_s = min(self._import_s, _USED_START_S) if is_used else self._import_s
             limits = Limits.of(held, time.monotonic(), import_s)
             if limits.memory is not None and not is_memory_told():
                 _warn_of_memory()
@@ -170,7 +170,7 @@ class Sandbox:
             left = "processes"
         if not left and takes_more_than(child.pid, _memory_kept(attempt.limits)):
             left = "memory"
-        if left and (step.step_type, left) not in self._told and len(self._told) < _MOST_KEPT:
+        if left and (step.step_type, left) not in self._told and len(self._told) < _MAX_NAMES_KEPT:
             self._told.add((step.step_type, left))
             _LOG.warning(_NOT_USED_AGAIN, step.step_type, left)
         return attempt.is_clean and not left and not child.is_outdated
@@ -188,7 +188,7 @@ class Sandbox:
         name = _name_of(held)
         if not is_lost:
             self._lost.pop(name, None)
-        elif name in self._lost or len(self._lost) < _MOST_KEPT:
+        elif name in self._lost or len(self._lost) < _MAX_NAMES_KEPT:
             self._lost[name] += 1
 
 
@@ -210,7 +210,7 @@ def _is_reused(step: EnteredStep) -> bool:
 
 
 def _memory_kept(limits: Limits) -> int:
-    return _MOST_MEMORY if limits.memory is None else limits.memory // 2
+    return _MAX_IDLE_MEMORY_BYTES if limits.memory is None else limits.memory // 2
 
 
 def _job(held: Attempt, step: EnteredStep, limits: Limits, reuse: int) -> Job:

@@ -58,7 +58,7 @@ _SHUTDOWN_S: Final = 10.0
 
 #: So long before the dispatch deadline it is killed: at that itself the attempt is ended without
 #: what the handler was doing.
-_BEFORE_DEADLINE_S: Final = 1.0
+_KILL_BEFORE_DEADLINE_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Limits:
         """
         dispatch = held.manifest.position.dispatch
         soft, hard = dispatch.soft_limit.total_seconds(), dispatch.hard_limit.total_seconds()
-        deadline_at = held.answer_by - _BEFORE_DEADLINE_S
+        deadline_at = held.answer_by - _KILL_BEFORE_DEADLINE_S
         return cls(
             begun_at=now,
             soft_at=math.inf,
@@ -131,27 +131,27 @@ class Limits:
 
 
 #: How long a child may take to end that has said its last word, and to die that was killed.
-_EXIT_S: Final = 1.0
-_DEATH_S: Final = 2.0
+_EXIT_TIMEOUT_S: Final = 1.0
+_DEATH_TIMEOUT_S: Final = 2.0
 
 _WAKES: Final = 4096
-_LOOK_S: Final = 1.0  # at the latest
-_MEMORY_LOOK_S: Final = 0.05
-_THREAD_LOOK_S: Final = 0.05  # a call waits for a thread
+_MAX_LOOK_EVERY_S: Final = 1.0  # at the latest
+_MEMORY_LOOK_EVERY_S: Final = 0.05
+_THREAD_LOOK_EVERY_S: Final = 0.05  # a call waits for a thread
 
 #: So long it listens to a child that never stops talking, before it looks at the clock.
-_LISTEN_S: Final = 0.05
+_MAX_LISTEN_S: Final = 0.05
 
 #: How long a child has to hear of its soft limit, and to write its stacks at a signal; they are
 #: whole when nothing follows for a moment.
-_ANSWER_S: Final = 0.5
-_STACKS_S: Final = 0.15
-_QUIET_S: Final = 0.02
+_LIMIT_HEARD_S: Final = 0.5
+_STACKS_TIMEOUT_S: Final = 0.15
+_STACKS_QUIET_S: Final = 0.02
 
 #: While it goes on, its threads have so long to write them; a signal could disturb a call of C.
-_LIVE_S: Final = 0.7
+_LIVE_STACKS_S: Final = 0.7
 #: So long a thread that wants them waits for the one that serves the child.
-_LIVE_WITHIN_S: Final = 1.0
+_LIVE_STACKS_TIMEOUT_S: Final = 1.0
 
 
 class _LiveStack:
@@ -172,7 +172,7 @@ class _LiveStack:
         if not self.stacks.read():  # it has closed the pipe: nothing follows at all
             self.look_at, self.is_signalled = now, True
         if self.stacks.has_any:
-            self.look_at = min(self.look_at, now + _QUIET_S)
+            self.look_at = min(self.look_at, now + _STACKS_QUIET_S)
 
     def end(self) -> None:
         """Give what there is to the thread that waits for it."""
@@ -312,11 +312,11 @@ class SandboxedAttempt:
 
     def _next_look(self) -> float:
         limits, now = self.limits, time.monotonic()
-        ends = [now + _LOOK_S, limits.hard_at, limits.deadline_at]
+        ends = [now + _MAX_LOOK_EVERY_S, limits.hard_at, limits.deadline_at]
         if limits.memory is not None:
-            ends.append(now + _MEMORY_LOOK_S)
+            ends.append(now + _MEMORY_LOOK_EVERY_S)
         if self._desk.has_waiting:
-            ends.append(now + _THREAD_LOOK_S)
+            ends.append(now + _THREAD_LOOK_EVERY_S)
         if self._kill_at is not None:
             ends.append(self._kill_at)
         elif not self._is_soft_given:
@@ -330,16 +330,16 @@ class SandboxedAttempt:
     def _read(self) -> None:
         if self._child.output in self._ready:
             self._note_sign()
-            self.prints.read(time.monotonic() + _LISTEN_S)
+            self.prints.read(time.monotonic() + _MAX_LISTEN_S)
         if self._live is not None and self._child.stacks in self._ready:
             self._live.read(time.monotonic())
         if self._channel.has_unsent:
             self._channel.flush()
         if self._may_hear and self._child.call.fileno() in self._ready:
-            for frame in self._channel.received(time.monotonic() + _LISTEN_S):
+            for frame in self._channel.received(time.monotonic() + _MAX_LISTEN_S):
                 self._note_sign()
                 self._hear(frame)
-        if self._channel.is_over and not self.last and not self._has_ended_within(_EXIT_S):
+        if self._channel.is_over and not self.last and not self._has_ended_within(_EXIT_TIMEOUT_S):
             raise GarbledError("it closed its connection to the worker")
 
     @property
@@ -431,17 +431,17 @@ class SandboxedAttempt:
         self.limits = limits = self.limits.from_soft(now)
         self.stacks.clear()
         self._channel.send(SoftLimitNote(reason=self.soft_limit, hard_at=limits.hard_at))
-        if not self._has_stacks_within(min(_ANSWER_S, (limits.hard_at - now) / 4)):
+        if not self._has_stacks_within(min(_LIMIT_HEARD_S, (limits.hard_at - now) / 4)):
             self._take_stacks()
 
     def _take_live(self, live: _LiveStack, now: float) -> None:
         """Have a child that goes on write its stacks, by and by more urgently."""
         if not live.is_requested:
-            live.is_requested, live.look_at = True, now + _LIVE_S
+            live.is_requested, live.look_at = True, now + _LIVE_STACKS_S
             live.stacks.clear()
             self._channel.send(StacksNote(by=live.look_at))
         elif not live.stacks.has_any and not live.is_signalled:
-            live.is_signalled, live.look_at = True, now + _STACKS_S
+            live.is_signalled, live.look_at = True, now + _STACKS_TIMEOUT_S
             self._child.signal(STACKS_SIGNAL)
         else:
             self._live = None
@@ -455,7 +455,7 @@ class SandboxedAttempt:
         self._live = live = _LiveStack(self.stacks.apart())
         self._wake()
         with suppress(TimeoutError):
-            return live.taken.result(_LIVE_WITHIN_S)
+            return live.taken.result(_LIVE_STACKS_TIMEOUT_S)
         return ThreadStack()
 
     def _kill(self, reason: Termination | None) -> None:
@@ -470,13 +470,13 @@ class SandboxedAttempt:
         """Have the child write its stacks, whatever it does, and read them."""
         self.stacks.clear()
         self._child.signal(STACKS_SIGNAL)
-        self._has_stacks_within(_STACKS_S)
+        self._has_stacks_within(_STACKS_TIMEOUT_S)
 
     def _has_stacks_within(self, seconds: float) -> bool:
         """Read the stacks that the child writes; return whether there are any."""
         over_at = time.monotonic() + seconds
         while (left := over_at - time.monotonic()) > 0:
-            if not self.stacks.wait(_QUIET_S if self.stacks.has_any else left):
+            if not self.stacks.wait(_STACKS_QUIET_S if self.stacks.has_any else left):
                 break
             if not self.stacks.read():
                 break
@@ -486,9 +486,9 @@ class SandboxedAttempt:
         """See to it that the child ends, and take what it still said."""
         if self.garbled:
             self._child.kill()
-        if not self._has_ended_within(_EXIT_S, or_clean=True):
+        if not self._has_ended_within(_EXIT_TIMEOUT_S, or_clean=True):
             self._child.kill()
-            self._child.is_unreported = not self._has_ended_within(_DEATH_S)
+            self._child.is_unreported = not self._has_ended_within(_DEATH_TIMEOUT_S)
         if not self.is_clean:
             self._take_the_rest()
         self.prints.end()

@@ -15,11 +15,11 @@ from leasehold.domain.redaction import Redaction
 from leasehold.worker.failures.tracebacks import Frame, frame_text, is_own
 
 #: Of the text that a run keeps, in bytes.
-MAX_STACKS: Final = 4096
+MAX_LIVE_STACKS_BYTES: Final = 4096
 
 _READ_BYTES: Final = 64 * 1024
-_MOST_READS: Final = 4  # more than the pipe holds
-_MOST_FRAMES: Final = 30
+_MAX_READS: Final = 4  # more than the pipe holds
+_MAX_FRAMES: Final = 30
 _LEFT_OUT: Final = "  [more left out]"
 
 _HEADER: Final = re.compile(r"(Current thread|Thread|Task)\b.*\(most recent call first\):")
@@ -94,7 +94,7 @@ class Stacks:
 
     def clear(self) -> None:
         """Forget what there is, also what was not read so far: other ones are wanted."""
-        for _ in range(_MOST_READS):
+        for _ in range(_MAX_READS):
             if not (self.wait(0.0) and self.read()):
                 break
         self._text.clear()
@@ -121,7 +121,7 @@ class Stacks:
         """Return the handler's part of the stacks, its own thread first, in at most 4 KiB."""
         redaction = Redaction()
         texts: list[str] = []
-        left = MAX_STACKS
+        left = MAX_LIVE_STACKS_BYTES
         for heading, frames in self._ordered():
             text = _text_of(heading, frames, redaction, left)
             if not text:
@@ -192,7 +192,7 @@ def _text_of(heading: str, frames: list[Frame], redaction: Redaction, left: int)
     """Return the calls, the most recent last; of many, these. Empty: there is no room for one."""
     left -= len(f"{heading}\n{_LEFT_OUT}\n")
     kept: list[str] = []
-    for frame in frames[:_MOST_FRAMES]:
+    for frame in frames[:_MAX_FRAMES]:
         text = frame_text(frame, redaction, "  ")
         left -= len(text.encode()) + 1
         if left < 0:

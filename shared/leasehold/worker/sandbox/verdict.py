@@ -49,10 +49,10 @@ from leasehold.worker.sandbox.wire.messages import (
 )
 
 _MIB: Final = 1024 * 1024
-_MAX_PRINTED: Final = 2000
+_MAX_PRINTED_CHARS: Final = 2000
 _PRINTED_LINES: Final = 5
-_MAX_WORDS: Final = 300
-_MAX_DETAIL: Final = 500
+_MAX_PROBLEM_CHARS: Final = 300
+_MAX_DETAIL_CHARS: Final = 500
 
 _NOT_SEEN: Final = "The process that starts handlers ended, and the handler with it."
 _BEFORE_IT_BEGAN: Final = "The process ended before the handler was called"
@@ -144,11 +144,11 @@ class _Verdict:
                 check_json(output)
                 return Finished(output, status, summary, skip_to)
             case DeferredNote(reason=reason, detail=detail):
-                return Deferred(reason, safe_text(detail, _MAX_DETAIL))
+                return Deferred(reason, safe_text(detail, _MAX_DETAIL_CHARS))
             case ContinuedNote(at_checkpoint=at_checkpoint, over_budget=over):
                 is_to_stop = self._held.stop.is_requested  # then that is why it ends
                 wanted = None if note.wanted is None else note.wanted.to_request()
-                continued = Continued(at_checkpoint, safe_text(over, _MAX_DETAIL), wanted)
+                continued = Continued(at_checkpoint, safe_text(over, _MAX_DETAIL_CHARS), wanted)
                 return self._stopped() if is_to_stop else continued
             case UnableNote(code=code):
                 return Unable(code, record_of_child(body))
@@ -202,13 +202,13 @@ class _Verdict:
         """Return what it comes to that the engine's own code could not go on, with what it said."""
         said = self._attempt.prints.last_lines.strip().rpartition("\n")[2]
         detail = f"{_BEFORE_IT_BEGAN}: {said}" if said else f"{_BEFORE_IT_BEGAN}."
-        return Deferred(Termination.PROCESS_UNAVAILABLE, safe_text(detail, _MAX_DETAIL))
+        return Deferred(Termination.PROCESS_UNAVAILABLE, safe_text(detail, _MAX_DETAIL_CHARS))
 
     def _stopped(self) -> Stopped:
         return Stopped(self._held.stop.reason or Termination.INSTANCE_SHUTDOWN)
 
     def _garbled(self, problem: str) -> Result:
-        problem = safe_text(problem, _MAX_WORDS)
+        problem = safe_text(problem, _MAX_PROBLEM_CHARS)
         if not self._attempt.is_imported:
             return self._unavailable(f"ended the conversation of its process: {problem}")
         return self._failed(HandlerGarbledError(**self._step, problem=problem))
@@ -233,7 +233,9 @@ class _Verdict:
         """
         outage = self._held.outage
         if outage is not None and reason is not Termination.MEMORY_LIMIT_EXCEEDED:
-            return Deferred(Termination.STORE_UNAVAILABLE, safe_text(outage.message, _MAX_DETAIL))
+            return Deferred(
+                Termination.STORE_UNAVAILABLE, safe_text(outage.message, _MAX_DETAIL_CHARS)
+            )
         stacks = self._attempt.stacks
         record = replace(ErrorRecord.of(self._error_of(reason)), origin=stacks.origin())
         if raised is not None:
@@ -259,7 +261,7 @@ class _Verdict:
 def _end_of(printed: str) -> str:
     """Return the last lines without their secrets: such may have begun in a line before them."""
     lines = Redaction().text(printed).split("\n")
-    return cut("\n".join(lines[-_PRINTED_LINES:]), _MAX_PRINTED)
+    return cut("\n".join(lines[-_PRINTED_LINES:]), _MAX_PRINTED_CHARS)
 
 
 def _words_of(ending: Ending) -> str:

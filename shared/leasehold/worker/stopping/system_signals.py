@@ -203,7 +203,7 @@ def _nothing(_number: int, _frame: FrameType | None) -> None:
 # server may have asked for that before: what was meant for it is passed on.
 
 
-_MANY: Final = 512
+_READ_BYTES: Final = 512
 _NOBODY: Final = -1
 
 #: What `put` writes; it is the number of no signal.
@@ -234,7 +234,7 @@ class SignalNotes:
 
     def get(self) -> bytes:
         """Wait for notes, pass them on to whom they were for before, and return the numbers."""
-        numbers = os.read(self._read_end, _MANY)
+        numbers = os.read(self._read_end, _READ_BYTES)
         if self._relay != _NOBODY:
             with contextlib.suppress(OSError):  # it is full, or gone
                 os.write(self._relay, numbers.replace(bytes([NOTED]), b""))

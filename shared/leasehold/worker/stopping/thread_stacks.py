@@ -20,9 +20,9 @@ _INDENT: Final = "  "
 #: The first calls say how it got there, the last ones where it is.
 _FIRST: Final = 10
 _LAST: Final = 30
-_MAX_ORIGIN: Final = 400
+_MAX_ORIGIN_CHARS: Final = 400
 #: A thread that recurses has many calls; the most recent say where it is.
-_MAX_DEPTH: Final = 2000
+_MAX_CALLS: Final = 2000
 
 
 def stack_of(thread: int, handler: str) -> ThreadStack:
@@ -38,7 +38,11 @@ def stack_of(thread: int, handler: str) -> ThreadStack:
 
         frames = frames_of_calls(_calls_of(thread), own)
         at = next((frame.origin for frame in reversed(frames) if frame.is_own), None)
-        return ThreadStack() if at is None else ThreadStack(_text_of(frames), cut(at, _MAX_ORIGIN))
+        return (
+            ThreadStack()
+            if at is None
+            else ThreadStack(_text_of(frames), cut(at, _MAX_ORIGIN_CHARS))
+        )
     except Exception:  # noqa: BLE001 - that it cannot be shown must not keep it from being ended
         return ThreadStack()
 
@@ -47,7 +51,7 @@ def _calls_of(thread: int) -> list[FrameType]:
     """Return the calls of a thread, and of the coroutine that it runs, the most recent last."""
     calls: list[FrameType] = []
     found = sys._current_frames().get(thread)  # noqa: SLF001 - there is no other way
-    while found is not None and len(calls) < _MAX_DEPTH:
+    while found is not None and len(calls) < _MAX_CALLS:
         calls.append(found)
         found = found.f_back
     runner = next((call for call in calls if call.f_code is asyncio.Runner.run.__code__), None)
@@ -59,7 +63,7 @@ def _calls_of(thread: int) -> list[FrameType]:
 def _awaits_of(coroutine: Any) -> list[FrameType]:
     """Return where a coroutine waits: its own call, that of what it awaits, and so on."""
     calls: list[FrameType] = []
-    while coroutine is not None and len(calls) < _MAX_DEPTH:
+    while coroutine is not None and len(calls) < _MAX_CALLS:
         frame = getattr(coroutine, "cr_frame", None) or getattr(coroutine, "gi_frame", None)
         if frame is not None:
             calls.append(frame)

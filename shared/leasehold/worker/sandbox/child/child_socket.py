@@ -37,8 +37,8 @@ from leasehold.errors import (
 from leasehold.worker.failures.kept_text import cut
 from leasehold.worker.sandbox.wire.frames import Frame, FrameReader, GarbledError, encoded
 from leasehold.worker.sandbox.wire.messages import (
-    MAX_CALLS,
-    MAX_FILE,
+    MAX_CALLS_AT_ONCE,
+    MAX_FILE_BYTES,
     Answer,
     BootstrapNote,
     Call,
@@ -83,7 +83,7 @@ _PLAIN: Final[Mapping[str, type[BaseException]]] = {
 }
 
 #: How often it looks whether the handler has closed the socket: nothing tells it so.
-_LOOK_S: Final = 0.5
+_CLOSED_POLL_S: Final = 0.5
 
 #: A worker that is not frozen has ended the process by then.
 _WORKERS_MARGIN_S: Final = 2.0
@@ -93,7 +93,7 @@ _WAKES: Final = 4096
 #: A body up to this length goes with its header in one piece.
 _SHORT: Final = 32 * 1024
 #: So many messages wait to be written; who has a further one waits.
-_MOST_UNWRITTEN: Final = 256
+_MAX_MESSAGES_UNWRITTEN: Final = 256
 
 #: What waits to be written, and what is to be called when all before it is.
 _Part = memoryview | Callable[[], object]
@@ -117,8 +117,8 @@ class Link:
         self._pid = os.getpid()
         self._sending = threading.RLock()  # a handler of signals may log meanwhile
         self._unsent: deque[_Part] = deque()
-        self._room = _tokens(_MOST_UNWRITTEN)
-        self._calls = _tokens(MAX_CALLS)
+        self._room = _tokens(_MAX_MESSAGES_UNWRITTEN)
+        self._calls = _tokens(MAX_CALLS_AT_ONCE)
         self._numbers = itertools.count(1)
         self._answers: dict[int, SimpleQueue[Frame]] = {}
         self._reader = FrameReader(from_worker)
@@ -282,7 +282,8 @@ class Link:
                 self._pass_on()
                 ready.modify(self._call, both if self._unsent else reads)
                 found = {
-                    key.fd: events for key, events in ready.select(min(_LOOK_S, self._left_s()))
+                    key.fd: events
+                    for key, events in ready.select(min(_CLOSED_POLL_S, self._left_s()))
                 }
                 if not found:
                     os.fstat(self._call.fileno())
@@ -346,8 +347,8 @@ def _error_of(refusal: Refusal) -> BaseException:
 # The calls of a context in the child: each is a question to the worker, and its answer.
 
 
-_LONGEST_NAME: Final = 200
-_LONGEST_WHY: Final = 500
+_MAX_NAME_CHARS: Final = 200
+_MAX_WHY_CHARS: Final = 500
 
 
 class ChildCalls:
@@ -405,7 +406,7 @@ class ChildCalls:
 
     def reject_checkpoint(self, why: str) -> None:
         """Drop what an earlier attempt kept."""
-        self._link.ask(RejectCall(why=cut(why, _LONGEST_WHY)))
+        self._link.ask(RejectCall(why=cut(why, _MAX_WHY_CHARS)))
 
     def is_at_hand(self, key: str, request: Request | None, intent: Intent | None) -> bool:  # noqa: ARG002 - the port
         """Return False: the worker is to be asked."""
@@ -471,12 +472,12 @@ class ChildCalls:
 
     def output_of(self, step_type: str) -> str:
         """Return the output of an earlier step, JSON text."""
-        call = OutputCall(step_type=cut(str(step_type), _LONGEST_NAME))
+        call = OutputCall(step_type=cut(str(step_type), _MAX_NAME_CHARS))
         return self._link.ask(call).body.decode()
 
     def status_of(self, step_type: str) -> str:
         """Return the status of the output of an earlier step."""
-        call = StatusCall(step_type=cut(str(step_type), _LONGEST_NAME))
+        call = StatusCall(step_type=cut(str(step_type), _MAX_NAME_CHARS))
         return str(_value(self._link.ask(call).message))
 
     def findings(self) -> str:
@@ -494,8 +495,8 @@ class ChildFiles(RunFiles):
     def put(self, name: str, data: bytes) -> str:
         """Store a file whole or not at all, in place of an earlier file; return its address."""
         body = memoryview(data).cast("B")
-        if len(body) > MAX_FILE:
-            raise TooLargeError(what=f"file {name}", size=len(body), limit=MAX_FILE)
+        if len(body) > MAX_FILE_BYTES:
+            raise TooLargeError(what=f"file {name}", size=len(body), limit=MAX_FILE_BYTES)
         return str(_value(self._link.ask(PutCall(name=self._checked(name)), body).message))
 
     def get(self, name: str) -> bytes:

@@ -73,9 +73,9 @@ def breakpoint_without_terminal(*args: Any, **kwargs: Any) -> Any:
     )
 
 
-_LONGEST: Final = 8000
-_LONGEST_NAME: Final = 200
-_MOST_FACTS: Final = 20
+_MAX_LOG_LINE_CHARS: Final = 8000
+_MAX_NAME_CHARS: Final = 200
+_MAX_FACTS: Final = 20
 
 _OF_EVERY_RECORD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 
@@ -114,15 +114,15 @@ class ChildLogs(logging.Handler):
 
 def _line_of(record: logging.LogRecord) -> LogLine:
     return LogLine(
-        logger=cut(record.name, _LONGEST_NAME),
+        logger=cut(record.name, _MAX_NAME_CHARS),
         level=min(max(record.levelno, 0), 1000),
-        message=cut(record.getMessage(), _LONGEST),
-        error=cut("\n".join(_error_lines(record)), _LONGEST),
+        message=cut(record.getMessage(), _MAX_LOG_LINE_CHARS),
+        error=cut("\n".join(_error_lines(record)), _MAX_LOG_LINE_CHARS),
         created=record.created,
-        path=cut(record.pathname, 2 * _LONGEST_NAME),
+        path=cut(record.pathname, 2 * _MAX_NAME_CHARS),
         line=max(record.lineno or 0, 0),
-        function=cut(record.funcName or "", _LONGEST_NAME),
-        thread=cut(record.threadName or "", _LONGEST_NAME),
+        function=cut(record.funcName or "", _MAX_NAME_CHARS),
+        thread=cut(record.threadName or "", _MAX_NAME_CHARS),
         facts=dict(_facts(record)),
     )
 
@@ -139,11 +139,11 @@ def _error_lines(record: logging.LogRecord) -> Iterator[str]:
 def _facts(record: logging.LogRecord) -> Iterator[tuple[str, Any]]:
     """Yield what the caller gave with `extra`, as far as it is plain."""
     given = [(name, one) for name, one in vars(record).items() if name not in _OF_EVERY_RECORD]
-    for name, one in given[:_MOST_FACTS]:
+    for name, one in given[:_MAX_FACTS]:
         if isinstance(one, str):
-            yield cut(name, _LONGEST_NAME), cut(one, _LONGEST_NAME * 5)
+            yield cut(name, _MAX_NAME_CHARS), cut(one, _MAX_NAME_CHARS * 5)
         elif one is None or isinstance(one, bool | int | float):
-            yield cut(name, _LONGEST_NAME), one
+            yield cut(name, _MAX_NAME_CHARS), one
 
 
 LOGS: Final = ChildLogs()
@@ -155,12 +155,12 @@ build_readers()  # once for all children: this module is imported by their fork 
 
 
 #: Stop callbacks that run on when the handler has returned have so long.
-_CALLBACKS_S: Final = 1.0
+_MAX_CALLBACKS_S: Final = 1.0
 
 #: A process that may be used again waits so long for that, and looks so often whether the machine
 #: has memory for it.
-IDLE_S: Final = 30.0
-LOOK_S: Final = 2.0
+MAX_IDLE_S: Final = 30.0
+MEMORY_LOOK_EVERY_S: Final = 2.0
 
 
 class LastWord(NamedTuple):
@@ -206,8 +206,8 @@ def _next_job(link: Link, stacks: ChildStacks) -> Frame | None:
     """Wait for the next attempt; None: there is none for a while, or no memory to wait with."""
     stacks.expect_no_more()
     gc.collect()  # what is in a cycle cannot be found any more
-    for _ in range(round(IDLE_S / LOOK_S)):
-        if (frame := link.job(LOOK_S)) or is_memory_short():
+    for _ in range(round(MAX_IDLE_S / MEMORY_LOOK_EVERY_S)):
+        if (frame := link.job(MEMORY_LOOK_EVERY_S)) or is_memory_short():
             return frame
     return None
 
@@ -248,7 +248,7 @@ class HandlerProcess:
             result = call_handler(
                 job, given, begin=self._begin, end_by=self._end_by, resolve=self._imported
             )
-            self._calls.stop.await_callbacks(_CALLBACKS_S)
+            self._calls.stop.await_callbacks(_MAX_CALLBACKS_S)
         self._soft.end()
         return self._word_for(result)
 

@@ -27,7 +27,7 @@ from leasehold.worker.sandbox.forking.footprint import LIMIT_SIGNAL
 F = TypeVar("F", bound=StepFunction)
 
 #: So long after it was given it is given again, unless it was raised.
-_AGAIN_S: Final = 0.1
+_SIGNAL_EVERY_S: Final = 0.1
 
 
 class SoftLimit:
@@ -72,7 +72,7 @@ class SoftLimit:
     def _insist(self) -> None:
         """Give it again until it is raised: one that just begins cannot be interrupted yet."""
         while not (self._is_raised or self._is_over):
-            time.sleep(_AGAIN_S)
+            time.sleep(_SIGNAL_EVERY_S)
             self._signal()
 
     def _signal(self) -> None:
@@ -196,9 +196,9 @@ STACKS_SIGNAL: Final[int] = getattr(signal, "SIGRTMAX", signal.SIGUSR2) - 2
 
 #: The worker asks at the soft limit. Who hears neither that nor a signal writes its stacks so much
 #: later, and at the latest in the middle of its time to clean up.
-_LATER_S: Final = 1.0
-_MOST_TASKS: Final = 20
-_MOST_FRAMES: Final = 100
+_STACKS_DELAY_S: Final = 1.0
+_MAX_TASKS: Final = 20
+_MAX_FRAMES: Final = 100
 
 
 class ChildStacks:
@@ -218,7 +218,7 @@ class ChildStacks:
 
     def expect(self, soft_s: float, cleanup_s: float) -> None:
         """Write them after the soft limit, in `soft_s` seconds, if not asked for before."""
-        later = min(_LATER_S, cleanup_s / 2)
+        later = min(_STACKS_DELAY_S, cleanup_s / 2)
         faulthandler.dump_traceback_later(max(0.0, soft_s) + later, file=self._pipe)
 
     def expect_no_more(self) -> None:
@@ -233,7 +233,7 @@ class ChildStacks:
         stacks = [_stack_of(soft.coroutine)]
         with suppress(RuntimeError):  # the set of tasks changes meanwhile
             tasks = asyncio.all_tasks(soft.task.get_loop()) - {soft.task}
-            stacks += [_stack_of(task.get_coro()) for task in list(tasks)[:_MOST_TASKS]]
+            stacks += [_stack_of(task.get_coro()) for task in list(tasks)[:_MAX_TASKS]]
         with suppress(OSError):  # there is no room
             os.write(self._pipe, "".join(stacks).encode("utf-8", "replace"))
 
@@ -254,7 +254,7 @@ def _stack_of(awaitable: Any) -> str:
 
 def _frames_of(awaitable: Any) -> Iterator[Any]:
     """Yield the frames of a coroutine and of what it waits for."""
-    for _ in range(_MOST_FRAMES):
+    for _ in range(_MAX_FRAMES):
         if awaitable is None:
             return
         for kind in ("cr", "gi", "ag"):

@@ -30,8 +30,8 @@ from leasehold.worker.sandbox.wire.assignment import environment, working_direct
 
 
 #: In all; the one that waits longest makes room.
-_MOST_IDLE: Final = 32
-_LOOK_S: Final = 1.0
+_MAX_IDLE_PROCESSES: Final = 32
+_IDLE_LOOK_EVERY_S: Final = 1.0
 
 
 class Purpose(NamedTuple):
@@ -84,7 +84,7 @@ class IdleChildren:
         with self._lock:
             gone = self._useless()
             self._waiting.append((purpose, child))
-            if len(self._waiting) > _MOST_IDLE:
+            if len(self._waiting) > _MAX_IDLE_PROCESSES:
                 gone.append(self._waiting.pop(0)[1])
         _close(gone)
 
@@ -106,7 +106,7 @@ class IdleChildren:
         """Return those that are for no attempt any more; each look at one costs a moment."""
         if time.monotonic() < self._look_at:
             return []
-        self._look_at = time.monotonic() + _LOOK_S
+        self._look_at = time.monotonic() + _IDLE_LOOK_EVERY_S
         gone = {child for _, child in self._waiting if not _is_useful(child)}
         self._waiting = [it for it in self._waiting if it[1] not in gone]
         return [*gone]
@@ -121,10 +121,10 @@ def _close(children: Sequence[Child]) -> None:
         child.close()
 
 
-_MOST: Final = 16
+_MAX_ZYGOTES: Final = 16
 
 #: A module that could not be imported so often is imported by each child itself.
-_TRIES: Final = 3
+_MAX_IMPORT_TRIES: Final = 3
 
 
 class Zygote:
@@ -211,11 +211,11 @@ class Zygotes:
         Raises:
             OSError: see ForkRequest.
         """
-        if module in self._zygotes or self._tries[module] == _TRIES:
+        if module in self._zygotes or self._tries[module] == _MAX_IMPORT_TRIES:
             return
         self._zygotes[module] = Zygote(handlers, server, self._load_s)
         self._tries[module] += 1
-        if len(self._zygotes) > _MOST:
+        if len(self._zygotes) > _MAX_ZYGOTES:
             _, oldest = self._zygotes.popitem(last=False)
             oldest.retire()
 
@@ -266,7 +266,7 @@ ENTRY: Final = "leasehold.worker.sandbox.child.handler_process"
 NO_SOURCES: Final[Mapping[str, SourceText]] = MappingProxyType({})
 
 #: It may take a fork server so long to start, on a machine that has no time for it.
-_START_S: Final = 60.0
+_START_TIMEOUT_S: Final = 60.0
 
 #: The waits between two tries.
 _WAITS: Final = doubling(timedelta(seconds=0.02), timedelta(seconds=1))
@@ -388,7 +388,7 @@ class Children:
 
     def _give_up_at(self, forker: Forker, until: float) -> float:
         """Return when a request is not answered because what forks is frozen."""
-        patience = self._patience if forker.has_answered else _START_S
+        patience = self._patience if forker.has_answered else _START_TIMEOUT_S
         return min(until, time.monotonic() + patience)
 
     def _ready_zygote(self, module: str) -> Forker | None:

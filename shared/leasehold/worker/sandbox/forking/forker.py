@@ -25,20 +25,20 @@ from leasehold.worker.sandbox.wire.assignment import Assignment, environment
 _AT_ONCE: Final = socket.MSG_DONTWAIT | getattr(socket, "MSG_NOSIGNAL", 0)
 
 #: A process that reads nothing does not keep its worker for longer.
-_SEND_S: Final = 5.0
+_SEND_TIMEOUT_S: Final = 5.0
 
 #: It ends within a moment when its socket is closed; longer, and it is frozen.
-_END_S: Final = 5.0
+_END_TIMEOUT_S: Final = 5.0
 
 #: What is killed may have just started something more: it is looked for again, this often.
-_LOOKS: Final = 20
-_GONE_S: Final = 1.0
+_KILL_ROUNDS: Final = 20
+_GONE_TIMEOUT_S: Final = 1.0
 
 #: Set for the fork server, and inherited by all below it.
 MARK: Final = "LEASEHOLD_FORK_SERVER"
 
 #: How often a caller that waits for a process is asked whether it still needs it.
-_LOOK_S: Final = 0.1
+_CALLER_POLL_S: Final = 0.1
 
 
 class ForkRequest:
@@ -92,7 +92,7 @@ class ForkRequest:
     def _send_rest(self) -> None:
         """Send what did not fit into the socket before it had a reader."""
         if self._rest:
-            self._call.settimeout(_SEND_S)
+            self._call.settimeout(_SEND_TIMEOUT_S)
             self._call.sendall(self._rest)
             self._call.settimeout(None)
 
@@ -198,7 +198,7 @@ class Forker:
     def _awaited(self, request: ForkRequest, wait: Callable[[float], bool], until: float) -> Child:
         while True:
             left = until - time.monotonic()
-            if child := self.answer(request, min(_LOOK_S, left)):
+            if child := self.answer(request, min(_CALLER_POLL_S, left)):
                 return child
             if left <= 0:
                 raise TimeoutError("the fork server does not answer")
@@ -263,7 +263,7 @@ class ForkServer(Forker):
     def note_lost(self) -> None:
         """Kill what is left of a process whose end was not seen, if this is why."""
         with suppress(subprocess.TimeoutExpired):
-            self._process.wait(_END_S)
+            self._process.wait(_END_TIMEOUT_S)
             self._kill_left_behind()
 
     def let_go(self) -> None:
@@ -277,7 +277,9 @@ class ForkServer(Forker):
             signal.SIGCONT
         )  # if another process stopped it, it would not know
         try:
-            self._process.wait(0 if self.is_retired else _END_S)  # it was retired as it is frozen
+            self._process.wait(
+                0 if self.is_retired else _END_TIMEOUT_S
+            )  # it was retired as it is frozen
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -317,7 +319,7 @@ def _started(
 def kill_marked(mark: str) -> None:
     """Kill all processes with that mark. Does nothing on a system without /proc."""
     wanted = f"{MARK}={mark}".encode()
-    for _ in range(_LOOKS):
+    for _ in range(_KILL_ROUNDS):
         if not _kill_all(wanted):
             return
 
@@ -333,7 +335,7 @@ def _kill_all(variable: bytes) -> bool:
         else:
             process.close()
     for process in killed:
-        process.wait(_GONE_S)
+        process.wait(_GONE_TIMEOUT_S)
         process.close()
     return bool(killed)
 

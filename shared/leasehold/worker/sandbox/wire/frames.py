@@ -20,7 +20,7 @@ from leasehold.worker.sandbox.wire.messages import Message, from_child
 _LENGTHS: Final = struct.Struct("!II")
 
 #: No header is longer; what can be long is in the body.
-MAX_HEADER: Final = 256 * 1024
+MAX_HEADER_BYTES: Final = 256 * 1024
 
 
 class GarbledError(Exception):
@@ -81,7 +81,7 @@ class FrameReader:
 
     def _take_lengths(self, data: bytes) -> None:
         header, self._body_length = _LENGTHS.unpack(data)
-        if not 0 < header <= MAX_HEADER:
+        if not 0 < header <= MAX_HEADER_BYTES:
             raise GarbledError(f"it announced a header of {header} bytes")
         self._missing, self._take = header, self._take_header
 
@@ -107,9 +107,9 @@ _READ_BYTES: Final = 64 * 1024
 #: A body up to this length goes with its header in one piece.
 _SHORT: Final = 32 * 1024
 #: At a time: more than the socket holds, so what a child said before it ended is all there.
-_MOST_READS: Final = 64
+_MAX_READS: Final = 64
 #: With more than this on its way to a child that does not take it, nothing more is heard of it.
-_MOST_UNSENT: Final = 1024 * 1024
+_MAX_UNSENT_BYTES: Final = 1024 * 1024
 
 
 class Channel:
@@ -144,7 +144,7 @@ class Channel:
     @property
     def is_behind(self) -> bool:
         """Whether the child does not take what it asked for: its calls would pile up here."""
-        return self._unsent_bytes > _MOST_UNSENT
+        return self._unsent_bytes > _MAX_UNSENT_BYTES
 
     def send(self, message: Message, body: bytes = b"") -> None:
         """Send a message, as far as the socket takes it now; `flush` sends the rest."""
@@ -182,7 +182,7 @@ class Channel:
         Raises:
             GarbledError: it is none of ours that sent this.
         """
-        for _ in range(_MOST_READS):
+        for _ in range(_MAX_READS):
             if self.is_over or (until is not None and time.monotonic() > until):
                 return
             try:

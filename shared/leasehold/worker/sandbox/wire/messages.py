@@ -24,11 +24,11 @@ from leasehold.domain.spend import MAX_TOKENS, MAX_USD
 from leasehold.domain.status import BlockCode, Termination
 
 #: No file of a run that crosses is larger.
-MAX_FILE: Final = 1024 * 1024 * 1024
-_MAX_RECORD: Final = 64 * 1024
+MAX_FILE_BYTES: Final = 1024 * 1024 * 1024
+_MAX_RECORD_BYTES: Final = 64 * 1024
 
 #: So many calls of one child are under way at once.
-MAX_CALLS: Final = 16
+MAX_CALLS_AT_ONCE: Final = 16
 
 _Name = Annotated[str, Field(max_length=2000)]
 _Key = Annotated[str, Field(min_length=1, max_length=MAX_CALL_KEY_CHARS)]
@@ -116,7 +116,7 @@ class StacksNote(Message):
 class Answer(Message):
     """What a call returns; long texts and files are in the body."""
 
-    longest_body: ClassVar[int] = MAX_FILE
+    longest_body: ClassVar[int] = MAX_FILE_BYTES
     kind: Literal["answer"] = "answer"
     call: _CallId
     value: Any = None
@@ -265,7 +265,7 @@ class FindingsCall(Call):
 class PutCall(Call):
     """Store a file: the body."""
 
-    longest_body: ClassVar[int] = MAX_FILE
+    longest_body: ClassVar[int] = MAX_FILE_BYTES
     kind: Literal["put"] = "put"
     name: _Name
 
@@ -353,7 +353,7 @@ class FailedNote(Message):
     `has_raised`: the handler raised; else what it was given, or returned, does not fit.
     """
 
-    longest_body: ClassVar[int] = _MAX_RECORD
+    longest_body: ClassVar[int] = _MAX_RECORD_BYTES
     kind: Literal["failed"] = "failed"
     permanent: bool
     has_raised: bool
@@ -363,7 +363,7 @@ class FailedNote(Message):
 class UnableNote(Message):
     """The code that is deployed cannot do it: the body is the error, as a run keeps it."""
 
-    longest_body: ClassVar[int] = _MAX_RECORD
+    longest_body: ClassVar[int] = _MAX_RECORD_BYTES
     kind: Literal["unable"] = "unable"
     code: Literal[
         BlockCode.HANDLER_UNAVAILABLE, BlockCode.HANDLER_MISTAKE, BlockCode.INPUT_MISMATCH
