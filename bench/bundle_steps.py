@@ -34,7 +34,7 @@ from bench.durable_steps import STEPS_A_RUN
 from bench.measuring import Figure, figure, report
 from leasehold.devserver.cloud_tasks import CloudTasksDouble, QueueSettings, RateLimits
 from leasehold.devserver.function_processes import (
-    START_S,
+    START_TIMEOUT_S,
     Function,
     FunctionProcesses,
 )
@@ -109,7 +109,7 @@ def requests_of_the_floor(requests: int) -> float:
     )
     processes.start()
     try:
-        processes.wait_until_ready(time.monotonic() + START_S)
+        processes.wait_until_ready(time.monotonic() + START_TIMEOUT_S)
         pool = urllib3.PoolManager(maxsize=AT_ONCE, block=True)
 
         def ask() -> None:
@@ -122,7 +122,7 @@ def requests_of_the_floor(requests: int) -> float:
         return requests / (time.perf_counter() - began)
     finally:
         processes.request_stop()
-        processes.wait_or_kill(time.monotonic() + START_S, at_once=lambda: False)
+        processes.wait_or_kill(time.monotonic() + START_TIMEOUT_S, at_once=lambda: False)
 
 
 def _run_all(url: str, runs: int) -> list[str]:

@@ -28,7 +28,7 @@ from bench.measuring import Figure, figure, report
 from leasehold import PipelineEntry, Registry, StepContext, StepDispatchEntry
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.firestore import FirestoreDocuments
-from leasehold.attempt.attempt import PROGRESS_S
+from leasehold.attempt.attempt import PROGRESS_EVERY_S
 from leasehold.bootstrap import boot
 from leasehold.domain.manifest import run_ref
 from leasehold.ports.documents import Documents
@@ -49,7 +49,9 @@ def hold(ctx: StepContext, given: dict[str, Any]) -> Any:
     held.taken()
     seconds = given["heartbeats"] * given["interval"]
     end = time.monotonic() + seconds
-    is_told = given["interval"] <= PROGRESS_S  # else it would be stored between the heartbeats
+    is_told = (
+        given["interval"] <= PROGRESS_EVERY_S
+    )  # else it would be stored between the heartbeats
     while (left := end - time.monotonic()) > 0:
         if is_told:
             ctx.progress(1 - left / seconds, f"{left:.2f} s to go")

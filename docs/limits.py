@@ -154,7 +154,7 @@ STORIES: Final[Mapping[str, tuple[Limit, ...]]] = {
         ),
         Limit(
             "a file that a command reads, as of `--input @FILE`",
-            "cli/options.py _MAX_FILE",
+            "cli/options.py _MAX_FILE_BYTES",
             "the command reads no further, and ends with exit code 2",
             "bytes",
         ),
@@ -174,20 +174,24 @@ STORIES: Final[Mapping[str, tuple[Limit, ...]]] = {
         ),
         Limit(
             "`memory_limit`",
-            "registry/dispatch.py MAX_MEMORY_LIMIT",
+            "registry/dispatch.py MAX_MEMORY_LIMIT_BYTES",
             "`invalid_entry`",
             "bytes",
-            least="registry/dispatch.py MIN_MEMORY_LIMIT",
+            least="registry/dispatch.py MIN_MEMORY_LIMIT_BYTES",
         ),
         Limit(
             "`first` and `max` of a `RetryPolicy`",
-            "registry/dispatch.py _LONGEST",
+            "registry/dispatch.py _MAX_RETRY_WAIT",
             "`invalid_entry`",
         ),
-        Limit("`factor` of a `RetryPolicy`", "registry/dispatch.py _MAX_FACTOR", "`invalid_entry`"),
+        Limit(
+            "`factor` of a `RetryPolicy`",
+            "registry/dispatch.py _MAX_RETRY_FACTOR",
+            "`invalid_entry`",
+        ),
         Limit(
             "`non_retryable` of a `RetryPolicy`",
-            "registry/dispatch.py _MAX_NAMES",
+            "registry/dispatch.py _MAX_ERROR_NAMES",
             "`invalid_entry`",
             "names",
         ),
@@ -198,7 +202,7 @@ STORIES: Final[Mapping[str, tuple[Limit, ...]]] = {
         ),
         Limit(
             "the shortest `silence_limit`",
-            "registry/dispatch.py _SHORTEST_SILENCE",
+            "registry/dispatch.py _MIN_SILENCE",
             "`invalid_entry` below it",
         ),
         Limit(
@@ -279,7 +283,7 @@ STORIES: Final[Mapping[str, tuple[Limit, ...]]] = {
         ),
         Limit(
             "a file that `leasehold files` shows on a terminal",
-            "cli/results.py _MOST_SHOWN",
+            "cli/results.py _MAX_TERMINAL_BYTES",
             "the command says how to write it to a file",
             "bytes",
         ),
@@ -384,7 +388,7 @@ STORIES: Final[Mapping[str, tuple[Limit, ...]]] = {
         ),
         Limit(
             "how often progress is stored",
-            "attempt/attempt.py PROGRESS_S",
+            "attempt/attempt.py PROGRESS_EVERY_S",
             "what comes sooner waits for the next write",
             "s",
         ),
@@ -505,7 +509,9 @@ STORIES: Final[Mapping[str, tuple[Limit, ...]]] = {
             "bytes",
         ),
         Limit("`at_once` of an `Each`", "domain/children.py MAX_LANES", "`invalid_entry`", "items"),
-        Limit("`batch` of an `Each`", "registry/plan.py MAX_BATCH", "`invalid_entry`", "items"),
+        Limit(
+            "`batch` of an `Each`", "registry/plan.py MAX_BATCH_ITEMS", "`invalid_entry`", "items"
+        ),
         Limit(
             "step types of a `Parallel`",
             "domain/children.py MAX_LANES",
@@ -552,9 +558,7 @@ STORIES: Final[Mapping[str, tuple[Limit, ...]]] = {
         ),
     ),
     "schedules": (
-        Limit(
-            "`catch_up` of a schedule", "registry/schedules.py _LONGEST_CATCH_UP", "`invalid_entry`"
-        ),
+        Limit("`catch_up` of a schedule", "registry/schedules.py _MAX_CATCH_UP", "`invalid_entry`"),
         Limit(
             "runs of one back-fill",
             "services/schedules.py MAX_BACKFILL_RUNS",
@@ -578,7 +582,7 @@ STORIES: Final[Mapping[str, tuple[Limit, ...]]] = {
         Limit("`max_trials`", "registry/pipelines.py _MAX_TRIALS", "`invalid_entry`", "trials"),
         Limit(
             "`max_trials`, times the steps that a trial repeats",
-            "registry/pipelines.py _MAX_KEPT",
+            "registry/pipelines.py _MAX_STEPS_OF_TRIALS",
             "`invalid_entry`",
         ),
     ),
@@ -621,26 +625,26 @@ STORIES: Final[Mapping[str, tuple[Limit, ...]]] = {
         ),
         Limit(
             "the address of a webhook",
-            "adapters/channels/http_post.py _LONGEST",
+            "adapters/channels/http_post.py _MAX_URL_CHARS",
             "the message is not sent: `channel_refused`",
             "characters",
         ),
         Limit(
             "the key that signs a webhook",
-            "adapters/channels/webhook.py _MOST_BYTES",
+            "adapters/channels/webhook.py _MAX_KEY_BYTES",
             "the message is not sent: `channel_unavailable`",
             "bytes",
-            least="adapters/channels/webhook.py _LEAST_BYTES",
+            least="adapters/channels/webhook.py _MIN_KEY_BYTES",
         ),
         Limit(
             "a file that has the secret of a channel",
-            "adapters/channels/variables.py _LONGEST",
+            "adapters/channels/variables.py _MAX_SECRET_BYTES",
             "the message is not sent: `channel_unavailable`",
             "bytes",
         ),
         Limit(
             "the wait that a provider's answer asks for",
-            "adapters/channels/http_post.py LONGEST_WAIT_S",
+            "adapters/channels/http_post.py MAX_RETRY_AFTER_S",
             "the next send does not wait longer",
             "s",
         ),
@@ -706,7 +710,7 @@ STORIES: Final[Mapping[str, tuple[Limit, ...]]] = {
         ),
         Limit(
             "a page of recorded calls",
-            "remote_workers/manage_lease.py _PAGE_BYTES",
+            "remote_workers/manage_lease.py _MAX_PAGE_BYTES",
             "the rest is on the next page; a larger result has a page to itself",
             "bytes",
         ),
@@ -715,10 +719,10 @@ STORIES: Final[Mapping[str, tuple[Limit, ...]]] = {
         ),
     ),
     "http": (
-        Limit("the body of a request", "api/call_row.py BODY_BYTES", "`too_large`", "bytes"),
+        Limit("the body of a request", "api/call_row.py MAX_BODY_BYTES", "`too_large`", "bytes"),
         Limit(
             "the body of `POST /runs`, with files",
-            "api/calls.py START_BYTES",
+            "api/calls.py MAX_START_BODY_BYTES",
             "`too_large`",
             "bytes",
         ),
@@ -760,61 +764,61 @@ STORIES: Final[Mapping[str, tuple[Limit, ...]]] = {
         ),
         Limit(
             "a text that a sentence of an error repeats",
-            "web/entry.py _LONGEST_MESSAGE",
+            "web/entry.py _MAX_MESSAGE_CHARS",
             "the rest is cut",
             "characters, with the sentence",
         ),
         Limit(
             "connections of `leasehold serve`",
-            "server/http_server.py _MOST_CONNECTIONS",
+            "server/http_server.py _MAX_CONNECTIONS",
             "the longest silent one of the caller that has most is closed",
             "connections",
         ),
         Limit(
             "a new connection that sends nothing",
-            "server/http_server.py FIRST_BYTE_S",
+            "server/http_server.py FIRST_BYTE_TIMEOUT_S",
             "it is closed",
             "s",
         ),
         Limit(
             "a request until it is whole",
-            "server/http_server.py REQUEST_S",
+            "server/http_server.py REQUEST_TIMEOUT_S",
             "it is broken off",
             "s",
         ),
         Limit(
             "silence between two requests",
-            "server/http_server.py IDLE_S",
+            "server/http_server.py IDLE_TIMEOUT_S",
             "the connection is closed",
             "s",
         ),
         Limit(
             "an answer that the caller does not read",
-            "server/http_server.py ANSWER_S",
+            "server/http_server.py ANSWER_TIMEOUT_S",
             "it is broken off",
             "s",
         ),
         Limit(
             "what is taken of an answer within a minute",
-            "server/http_server.py ANSWER_BYTES",
+            "server/http_server.py MIN_ANSWER_BYTES_PER_MINUTE",
             "it is broken off where less is taken",
             "bytes",
         ),
         Limit(
             "incomplete bodies, and answers that are not taken, all together",
-            "server/http_server.py MOST_KEPT",
+            "server/http_server.py MAX_KEPT_BYTES",
             "connections are closed likewise",
             "bytes",
         ),
         Limit(
             "an answer that `Client` waits for",
-            "client/http_calls.py TIMEOUT_S",
+            "client/http_calls.py ANSWER_TIMEOUT_S",
             "`server_unreachable`",
             "s",
         ),
         Limit(
             "a JSON answer that `Client` reads",
-            "client/http_calls.py _MOST_BYTES",
+            "client/http_calls.py _MAX_ANSWER_BYTES",
             "`server_refused`",
             "bytes",
         ),
@@ -825,27 +829,29 @@ STORIES: Final[Mapping[str, tuple[Limit, ...]]] = {
         ),
         Limit(
             "wrong tokens from one address at once",
-            "web/sign_in.py _Guesses.BURST",
+            "web/sign_in.py _Guesses.MAX_GUESSES",
             "`too_many_attempts`, until the address may try again",
             "tokens",
         ),
         Limit(
             "wrong tokens from one address, each second",
-            "web/sign_in.py _Guesses.PER_S",
+            "web/sign_in.py _Guesses.GUESSES_PER_S",
             "`too_many_attempts`, until the address may try again",
             "tokens",
         ),
-        Limit("the form that signs in", "web/sign_in.py _FORM_BYTES", "`too_large`", "bytes"),
-        Limit("an ID token", "web/id_tokens.py _LONGEST", "`unauthenticated`", "characters"),
+        Limit("the form that signs in", "web/sign_in.py _MAX_FORM_BYTES", "`too_large`", "bytes"),
+        Limit(
+            "an ID token", "web/id_tokens.py _MAX_TOKEN_CHARS", "`unauthenticated`", "characters"
+        ),
         Limit(
             "a value on a page",
-            "dashboard/rendering.py MOST_SHOWN",
+            "dashboard/rendering.py MAX_VALUE_SHOWN_CHARS",
             "the whole is behind a link",
             "characters",
         ),
         Limit(
             "hours of an override that a page sets",
-            "dashboard/forms.py _LONGEST_HOURS",
+            "dashboard/forms.py _MAX_OVERRIDE_HOURS",
             "`invalid_request`",
             "hours",
         ),
@@ -853,24 +859,24 @@ STORIES: Final[Mapping[str, tuple[Limit, ...]]] = {
     "dev": (
         Limit(
             "a task",
-            "devserver/cloud_tasks/routes.py _TASK_BYTES",
+            "devserver/cloud_tasks/routes.py _MAX_TASK_BYTES",
             "it is refused, as by Cloud Tasks",
             "bytes",
         ),
         Limit(
             "how far ahead a task is scheduled",
-            "devserver/cloud_tasks/routes.py _MAX_DELAY",
+            "devserver/cloud_tasks/routes.py _MAX_SCHEDULE_AHEAD",
             "it is refused, as by Cloud Tasks",
         ),
         Limit(
             "the deadline of a task",
-            "devserver/cloud_tasks/routes.py _LONGEST_DEADLINE",
+            "devserver/cloud_tasks/routes.py _MAX_TASK_DEADLINE",
             "it is refused, as by Cloud Tasks",
-            least="devserver/cloud_tasks/routes.py SHORTEST_DEADLINE",
+            least="devserver/cloud_tasks/routes.py MIN_TASK_DEADLINE",
         ),
         Limit(
             "the start of a function of `leasehold dev`",
-            "devserver/function_processes.py START_S",
+            "devserver/function_processes.py START_TIMEOUT_S",
             "`leasehold dev` ends, with `store_unavailable`",
             "s",
         ),
@@ -882,69 +888,71 @@ STORIES: Final[Mapping[str, tuple[Limit, ...]]] = {
         ),
         Limit(
             "`time_left` of a context of `leasehold.testing`",
-            "testing/contexts.py _LONGEST_S",
+            "testing/contexts.py _MAX_TIME_LEFT_S",
             "`invalid_request`",
             "s",
         ),
-        Limit("time that a fault takes", "testing/faults.py _LONGEST_S", "`invalid_request`", "s"),
+        Limit(
+            "time that a fault takes", "testing/faults.py _MAX_FAULT_S", "`invalid_request`", "s"
+        ),
         Limit(
             "`within` of a test engine",
-            "testing/in_process.py _LONGEST_S",
+            "testing/in_process.py _MAX_WITHIN_S",
             "`invalid_request`",
             "s",
         ),
         Limit(
             "live runs of `leasehold loadtest`",
-            "cli/loadtest.py _MOST_LIVE",
+            "cli/loadtest.py _MAX_LIVE_RUNS",
             "the command ends with exit code 2",
             "runs",
         ),
         Limit(
             "levels of `leasehold loadtest`",
-            "cli/loadtest.py _MOST_LEVELS",
+            "cli/loadtest.py _MAX_LEVELS",
             "the command ends with exit code 2",
             "levels",
         ),
         Limit(
             "the time of `leasehold loadtest`",
-            "cli/loadtest.py _LONGEST",
+            "cli/loadtest.py _MAX_DURATION",
             "the command ends with exit code 2",
         ),
     ),
     "deploy": (
         Limit(
             "the bundle",
-            "deploy/bundle/contents.py _LARGEST",
+            "deploy/bundle/contents.py _MAX_BUNDLE_BYTES",
             "`leasehold deploy bundle` names its largest file",
             "bytes",
         ),
         Limit(
             "the import of the catalog, from the bundle",
-            "deploy/bundle/import_check.py _AT_MOST_S",
+            "deploy/bundle/import_check.py _MAX_IMPORT_S",
             "`leasehold deploy bundle` says so, and writes nothing",
             "s",
         ),
         Limit(
             "`concurrency` of a function",
-            "registry/functions.py _MOST_AT_ONCE",
+            "registry/functions.py _MAX_REQUESTS_AT_ONCE",
             "`invalid_entry`",
             "requests",
         ),
         Limit(
             "tasks of a queue at once",
-            "deploy/resources/queue.py MOST_AT_ONCE",
+            "deploy/resources/queue.py MAX_TASKS_AT_ONCE",
             "`bad_setting`",
             "tasks",
         ),
         Limit(
             "days that backups are kept",
-            "cli/deploy/options.py _MOST_BACKUP_DAYS",
+            "cli/deploy/options.py _MAX_BACKUP_DAYS",
             "the option is refused",
             "days",
         ),
         Limit(
             "days that the ledger is kept",
-            "cli/deploy/options.py _MOST_LEDGER_DAYS",
+            "cli/deploy/options.py _MAX_LEDGER_DAYS",
             "the option is refused",
             "days",
         ),

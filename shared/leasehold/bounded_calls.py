@@ -21,11 +21,11 @@ T = TypeVar("T")
 
 #: So long a background call is waited for: most are over by then, and tests find
 #: done what they expect.
-PATIENCE_S: Final = 5.0
+CALL_PATIENCE_S: Final = 5.0
 #: With so many that are still under way, no other is begun.
-MOST_LATE: Final = 4
+MAX_LATE_CALLS: Final = 4
 #: So long a thread waits for a further call.
-KEPT_S: Final = 1.0
+IDLE_THREAD_S: Final = 1.0
 
 #: A call, and where what it comes to is waited for.
 _Job: TypeAlias = tuple[Callable[[], Any], "Future[Any]"]
@@ -78,7 +78,7 @@ class BoundedCalls:
     """
 
     def __init__(
-        self, name: str, patience_s: float = PATIENCE_S, most_late: int = MOST_LATE
+        self, name: str, patience_s: float = CALL_PATIENCE_S, most_late: int = MAX_LATE_CALLS
     ) -> None:
         self._threads = KeptThreads(name)
         self._patience_s = patience_s
@@ -146,7 +146,7 @@ class KeptThreads:
         kept_s: for how many seconds one waits for a further call.
     """
 
-    def __init__(self, name: str, kept_s: float = KEPT_S) -> None:
+    def __init__(self, name: str, kept_s: float = IDLE_THREAD_S) -> None:
         self._name = name
         self._kept_s = kept_s
         self._idle: list[_Inbox] = []

@@ -13,7 +13,7 @@ import pytest
 
 from leasehold.attempt.attempt import Attempt
 from leasehold.cli.run_displays import JsonDisplay, LineDisplay
-from leasehold.cli.watch import MOST_RUNS, runs_display, view_of, watch_run, watch_runs
+from leasehold.cli.watch import MAX_RUNS_SHOWN, runs_display, view_of, watch_run, watch_runs
 from leasehold.client.client import Client
 from leasehold.domain.manifest_parts import Progress
 from leasehold.services.execute_step import Hint, arrive
@@ -242,7 +242,7 @@ def test_a_terminal_has_a_table_that_hostile_words_cannot_spoil(
 def test_more_runs_than_are_shown_are_counted_as_more(
     world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for _ in range(MOST_RUNS + 1):
+    for _ in range(MAX_RUNS_SHOWN + 1):
         world.start()
     at_work = world.start()
     world.lease(at_work)
@@ -250,7 +250,7 @@ def test_more_runs_than_are_shown_are_counted_as_more(
     world.watch()
 
     lines = said(capsys)
-    assert len(lines) == MOST_RUNS
+    assert len(lines) == MAX_RUNS_SHOWN
     assert lines[0].startswith(f"run {at_work} three IN_PROGRESS")
 
 

@@ -85,7 +85,7 @@ def test_a_call_that_was_recorded_by_a_process_that_died_is_counted_once(
 def test_a_page_of_calls_has_no_more_bytes_than_an_answer_and_at_least_one_call(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leasehold.remote_workers.manage_lease._PAGE_BYTES", 8)
+    monkeypatch.setattr("leasehold.remote_workers.manage_lease._MAX_PAGE_BYTES", 8)
     worker = leased(engine)
     for key, result in (("a", '"123"'), ("b", "1"), ("c", '"0123456789"')):
         record_call(engine, worker, MadeCall(key, "", result))

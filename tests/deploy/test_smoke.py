@@ -252,7 +252,7 @@ def test_garbage_and_an_answer_that_never_ends_are_one_line_in_time(
     answers: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each byte of it comes in time, so that no timeout of a socket ends it."""
-    monkeypatch.setattr("leasehold.cli.deploy.smoke._LEAST_S", 0.2)
+    monkeypatch.setattr("leasehold.cli.deploy.smoke._MIN_REQUEST_S", 0.2)
     is_over = threading.Event()
 
     def drip() -> None:

@@ -46,11 +46,11 @@ class SystemClock:
 
 
 #: A clock that is off by less cannot be told from one that is slow to read, and harms no lease.
-STEP_S: Final = 5.0
+MIN_STEP_S: Final = 5.0
 #: So long a step counts as new. The timer has written it into the runs by then.
-NEW_S: Final = 60.0
+NEW_STEP_S: Final = 60.0
 #: A reading that took longer says nothing: the process was stopped in between.
-_QUICK_S: Final = 0.5
+_MAX_READING_S: Final = 0.5
 _READINGS: Final = 3
 
 
@@ -72,13 +72,13 @@ class ClockSteps:
         """Return the last step, if it is new; ask often, as a slow drift is no step."""
         now, read_at = self._clock.now(), self._clock.monotonic()
         off = now.timestamp() - read_at
-        if abs(off - self._off) < STEP_S:
+        if abs(off - self._off) < MIN_STEP_S:
             self._off, self._read_at = off, read_at
         else:
             with self._noting:
                 self._note()
         step = self._step
-        return step if step is not None and read_at < step.noticed_at + NEW_S else None
+        return step if step is not None and read_at < step.noticed_at + NEW_STEP_S else None
 
     def _note(self) -> None:
         """Note a step of the clock, if there was one that is not noted yet."""
@@ -88,12 +88,12 @@ class ClockSteps:
                 self._clock.now(),
                 self._clock.monotonic(),
             )
-            if read_at - before < _QUICK_S:
+            if read_at - before < _MAX_READING_S:
                 break
         else:
             return
         by = now.timestamp() - read_at - self._off
-        if abs(by) >= STEP_S:
+        if abs(by) >= MIN_STEP_S:
             unseen = min(read_at - self._read_at, abs(by) / 2)
             since = now - timedelta(seconds=unseen)
             self._step = ClockStep(timedelta(seconds=by), since, read_at)

@@ -24,10 +24,10 @@ from leasehold.frozen import dataclass
 from leasehold.ports.artifacts import ArtifactContent
 
 #: A call gives up after this long, all its tries together.
-DEADLINE_S: Final = 20.0
+CALL_DEADLINE_S: Final = 20.0
 
 #: How long to wait for a connection; for each further byte, as long as for the whole call.
-_CONNECT_S: Final = 5.0
+_CONNECT_TIMEOUT_S: Final = 5.0
 
 #: An object of any size is read in blocks of so many bytes, a call for each.
 _BLOCK_BYTES: Final = 4 * 1024 * 1024
@@ -54,7 +54,9 @@ class CloudStorageArtifacts:
         deadline_s: how long one call may take, all its tries together.
     """
 
-    def __init__(self, bucket: str, prefix: str = "", *, deadline_s: float = DEADLINE_S) -> None:
+    def __init__(
+        self, bucket: str, prefix: str = "", *, deadline_s: float = CALL_DEADLINE_S
+    ) -> None:
         self._folder = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
         self._name = bucket
         self._address = f"gs://{bucket}"
@@ -66,7 +68,7 @@ class CloudStorageArtifacts:
     def _limits(self) -> dict[str, Any]:
         """How long a call waits, and how it is tried again."""
         return {
-            "timeout": (min(_CONNECT_S, self._deadline_s), self._deadline_s),
+            "timeout": (min(_CONNECT_TIMEOUT_S, self._deadline_s), self._deadline_s),
             "retry": storage_library().retry.with_timeout(self._deadline_s),
         }
 

@@ -20,14 +20,14 @@ from leasehold.adapters.plain_files import open_file, open_folder
 
 #: A smaller file takes hardly less space on a disk, whose blocks are 4 KiB; a larger one has no
 #: size that gzip's own four bytes can say.
-LEAST_BYTES: Final = 16 * 1024
-MOST_BYTES: Final = 2**32 - 1
+MIN_FILE_BYTES: Final = 16 * 1024
+MAX_FILE_BYTES: Final = 2**32 - 1
 
 #: A file is read, and given to readers, in blocks of so many bytes.
 BLOCK_BYTES: Final = 1024 * 1024
 
 #: What compressed takes more than this share of its bytes is left as it is.
-_MOST_LEFT: Final = 0.9
+_MAX_SHARE_LEFT: Final = 0.9
 _SAMPLE_BYTES: Final = 256 * 1024
 
 _LEVEL: Final = 6
@@ -37,12 +37,12 @@ _AS_GZIP: Final = zlib.MAX_WBITS + 16
 
 def may_gain(size: int) -> bool:
     """Return whether a file of so many bytes is worth a look."""
-    return LEAST_BYTES <= size <= MOST_BYTES
+    return MIN_FILE_BYTES <= size <= MAX_FILE_BYTES
 
 
 def gains(packed: int, size: int) -> bool:
     """Return whether it is worth to keep a file compressed."""
-    return packed <= _MOST_LEFT * size
+    return packed <= _MAX_SHARE_LEFT * size
 
 
 def looks_compressible(beginning: bytes) -> bool:
@@ -106,7 +106,7 @@ def _damaged(problem: str) -> OSError:
 SUFFIX: Final = "\\.gz"
 
 #: The shortest gzip file there is; its last four bytes say how many were put.
-_LEAST: Final = 18
+_MIN_GZIP_BYTES: Final = 18
 _SIZE: Final = struct.Struct("<I")
 
 
@@ -118,7 +118,7 @@ def blocks_of(file: IO[bytes]) -> Iterator[bytes]:
 
 def size_of(file: IO[bytes]) -> int:
     """Return how many bytes were put into a compressed file, which is then at its beginning."""
-    if os.fstat(file.fileno()).st_size < _LEAST:
+    if os.fstat(file.fileno()).st_size < _MIN_GZIP_BYTES:
         return 0
     file.seek(-_SIZE.size, os.SEEK_END)
     (size,) = _SIZE.unpack(file.read(_SIZE.size))

@@ -29,9 +29,9 @@ IDENTITY: Final = Ref("identities", "artifacts")
 #: As `secrets.token_hex` makes them.
 _IDENTITY: Final = re.compile(r"[0-9a-f]{16}")
 
-_WITHIN_S: Final = 5.0
-_KNOWN: Final = Query(IDENTITY.collection, limit=1, within=_WITHIN_S)
-_ANY_RUN: Final = Query("runs", limit=1, fields=("status",), within=_WITHIN_S)
+_CALL_TIMEOUT_S: Final = 5.0
+_KNOWN: Final = Query(IDENTITY.collection, limit=1, within=_CALL_TIMEOUT_S)
+_ANY_RUN: Final = Query("runs", limit=1, fields=("status",), within=_CALL_TIMEOUT_S)
 
 _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _TEXT: Final = (
@@ -107,7 +107,7 @@ class FolderIdentity:
                 return Write(known)
             return Write(mine, {"identity": mine, "since": now})
 
-        if note.transact(IDENTITY, decide, within=_WITHIN_S).answer != mine:
+        if note.transact(IDENTITY, decide, within=_CALL_TIMEOUT_S).answer != mine:
             if mine not in marks:  # another process was faster
                 self._path(mine).unlink(missing_ok=True)
             return self.find(may_write=True)

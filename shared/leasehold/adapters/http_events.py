@@ -14,9 +14,9 @@ from leasehold.errors import StoreUnavailableError
 #: Where it takes messages, and how it is asked to.
 PATH: Final = "/messages"
 _JSON: Final = {"Content-Type": "application/json"}
-_TIMEOUT_S: Final = 5.0
+_REQUEST_TIMEOUT_S: Final = 5.0
 #: So many messages are one request: a server reads bodies of 1 MiB.
-_MOST: Final = 100
+_MAX_MESSAGES_PER_REQUEST: Final = 100
 
 
 class HttpEvents:
@@ -37,8 +37,8 @@ class HttpEvents:
         Raises:
             StoreUnavailableError: the server did not take them. Retryable.
         """
-        for first in range(0, len(messages), _MOST):
-            self._publish(messages[first : first + _MOST])
+        for first in range(0, len(messages), _MAX_MESSAGES_PER_REQUEST):
+            self._publish(messages[first : first + _MAX_MESSAGES_PER_REQUEST])
 
     def close(self, grace: float = 0.0) -> bool:  # noqa: ARG002 - nothing is under way after a call
         """Do nothing: each call has its own connection."""
@@ -47,7 +47,7 @@ class HttpEvents:
     def _publish(self, messages: Sequence[EventMessage]) -> None:
         body = json.dumps({"messages": [self._message(one) for one in messages]})
         connection = http.client.HTTPConnection(
-            self._address.removeprefix("http://"), timeout=_TIMEOUT_S
+            self._address.removeprefix("http://"), timeout=_REQUEST_TIMEOUT_S
         )
         try:
             connection.request("POST", PATH, body, _JSON)

@@ -21,9 +21,9 @@ from leasehold.ports.clock import Clock
 #: other channels waiting nor all its own messages.
 _AT_ONCE: Final = 4
 #: With so many of a channel that wait, no other is taken: the sweep comes to it.
-_MOST_WAITING: Final = 5_000
+_MAX_MESSAGES_WAITING: Final = 5_000
 #: A time of day that jumps, or a machine that slept, is noticed after this long at most.
-_LOOK_AGAIN_S: Final = 60.0
+_MAX_SLEEP_S: Final = 60.0
 
 #: Delivers a message; returns when to do it again, None: it is done with.
 Deliver = Callable[[EventMessage], datetime | None]
@@ -99,7 +99,7 @@ class InProcessEvents:
                 at = max(now, about.not_before.timestamp()) if about.not_before else now
                 lane = self._lanes.setdefault(about.channel, _Lane())
                 is_known = self._known.get(about.delivery_id, math.inf) <= at
-                if not is_known and len(lane.heap) < _MOST_WAITING:
+                if not is_known and len(lane.heap) < _MAX_MESSAGES_WAITING:
                     self._known[about.delivery_id] = at
                     heapq.heappush(lane.heap, _Entry(at, next(self._numbers), message))
                 self._wake(about.channel, lane)  # one that waits may have had no thread so far
@@ -164,7 +164,7 @@ class InProcessEvents:
         if not lane.heap:
             return None
         wait = lane.heap[0].at - self._clock.now().timestamp()
-        return min(max(0.0, wait), _LOOK_AGAIN_S)
+        return min(max(0.0, wait), _MAX_SLEEP_S)
 
     def _take_any(self) -> _Entry | None:
         with self._changed:

@@ -17,7 +17,7 @@ from leasehold.domain.effect import Task
 from leasehold.ports.clock import Clock
 
 #: A time of day that jumps, or a machine that slept, is noticed after this long at most.
-_LOOK_AGAIN_S: Final = 60.0
+_MAX_SLEEP_S: Final = 60.0
 
 #: When a task is due, its place among those of the same time, and the task.
 _Entry = tuple[float, int, Task]
@@ -133,7 +133,7 @@ class InProcessTasks:
         timeout = None
         if tasks:
             timeout = max(0.0, tasks[0][0] - self._clock.now().timestamp())
-            timeout = min(timeout, _LOOK_AGAIN_S)
+            timeout = min(timeout, _MAX_SLEEP_S)
         self._idle += 1
         try:
             self._changed.wait(timeout)

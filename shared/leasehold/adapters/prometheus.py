@@ -5,7 +5,7 @@ A histogram counts attempts by buckets, so attempts are made up that fit the cou
 - Each took as long as the upper bound of its bucket: a limit may come out too long, and never too
   short. Beyond the last bound an attempt counts as one that was ended there (censored).
 - Bootstraps and executions are counted apart, so the longest go together, and so on down.
-- There are at most `MOST_SAMPLES`: of more, each bucket gets its share, rounded up from the
+- There are at most `MAX_SAMPLES`: of more, each bucket gets its share, rounded up from the
   longest on, so that what is rare and long stays.
 - Three spans are asked for: the last hour, the rest of the last day, and the rest of the window.
   Within a span nothing is known of the order, so the attempts of each outcome are spread evenly: no
@@ -40,23 +40,23 @@ from leasehold.frozen import dataclass
 from leasehold.ports.clock import Clock
 
 #: So many attempts of a step are made up.
-MOST_SAMPLES: Final = 1000
+MAX_SAMPLES: Final = 1000
 #: So many bytes of an answer are read.
-MOST_BYTES: Final = 4 * 1024 * 1024
+MAX_ANSWER_BYTES: Final = 4 * 1024 * 1024
 #: So many series an answer may have: outcomes times bounds are some hundreds.
-MOST_SERIES: Final = 5000
+MAX_SERIES: Final = 5000
 #: All questions about a step have so many seconds; a server that was silent is not asked again for
 #: as long as the second one says.
-PATIENCE_S: Final = 20.0
-SILENT_S: Final = 60.0
+STEP_PATIENCE_S: Final = 20.0
+SILENT_SERVER_S: Final = 60.0
 
-_MOST_ATTEMPTS: Final = 1e9
+_MAX_ATTEMPTS: Final = 1e9
 #: Each bucket's growth is estimated on its own: by so much one may have less than a smaller one.
 _SHRINKS_BY: Final = 0.05
 _SPANS: Final = (timedelta(0), timedelta(hours=1), timedelta(days=1))
 #: A series that was scraped within this time before a span is not new in it.
 _SEEN_BEFORE: Final = "1h"
-_SHOWN: Final = 200
+_MAX_WORDS_CHARS: Final = 200
 
 #: What an attempt counts as, by its label `outcome`, or else `cause`; others say nothing of how
 #: long a step takes. The cause `failed` may be that its limit ended it, so it counts as ended.
@@ -122,7 +122,7 @@ class PrometheusSamples:
         window: timedelta,
         clock: Clock,
         token: Callable[[], str] | None = None,
-        patience_s: float = PATIENCE_S,
+        patience_s: float = STEP_PATIENCE_S,
     ) -> None:
         self._address = address
         self._bootstrap = _Metric(bootstrap, "PIPELINE_BUDGET_INIT_SOURCE")
@@ -195,14 +195,14 @@ class PrometheusSamples:
             raise self._away(_words(error)) from None
         if status != http.client.OK:
             raise self._away(f"it answered {status}{_reason(body)}")
-        if len(body) > MOST_BYTES:
-            raise self._unavailable(f"its answer is larger than {MOST_BYTES:,} bytes")
+        if len(body) > MAX_ANSWER_BYTES:
+            raise self._unavailable(f"its answer is larger than {MAX_ANSWER_BYTES:,} bytes")
         return body
 
     def _away(self, problem: str) -> MetricsUnavailableError:
         """Return the error of a server that need not be asked about the next step."""
         self._silence = problem
-        self._silent_until = self._clock.monotonic() + SILENT_S
+        self._silent_until = self._clock.monotonic() + SILENT_SERVER_S
         return self._unavailable(problem)
 
     def _unavailable(self, problem: str) -> MetricsUnavailableError:
@@ -228,7 +228,7 @@ class _Exchange:
         headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
         if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token()}"
-        with contextlib.closing(kind(parts.netloc, timeout=PATIENCE_S)) as connection:
+        with contextlib.closing(kind(parts.netloc, timeout=STEP_PATIENCE_S)) as connection:
             connection.connect()
             self._socket = connection.sock.dup()  # ends it, whatever is wrapped around it
             if self._is_over:
@@ -236,7 +236,7 @@ class _Exchange:
             path = f"{parts.path}/api/v1/query?query={self._query}"
             connection.request("GET", path, headers=headers)
             with connection.getresponse() as answer:
-                return answer.status, answer.read(MOST_BYTES + 1)
+                return answer.status, answer.read(MAX_ANSWER_BYTES + 1)
 
     def end(self) -> None:
         """End what is still under way."""
@@ -315,8 +315,8 @@ def _series(body: bytes) -> Sequence[Any]:
         raise _RefusedError("an answer that is not one of Prometheus") from None
     if document.get("status") != "success" or kind != "vector" or not isinstance(series, list):
         raise _RefusedError("an answer that is not a vector")
-    if len(series) > MOST_SERIES:
-        raise _RefusedError(f"more than {MOST_SERIES:,} series")
+    if len(series) > MAX_SERIES:
+        raise _RefusedError(f"more than {MAX_SERIES:,} series")
     return series
 
 
@@ -336,15 +336,15 @@ def _kind(labels: Mapping[str, Any]) -> _Kind | None:
 def _bound(text: object) -> float:
     bound = _number(text)
     if not bound > 0:  # nor a NaN
-        raise _RefusedError(f"a bucket up to {one_line(repr(text), _SHOWN)}")
+        raise _RefusedError(f"a bucket up to {one_line(repr(text), _MAX_WORDS_CHARS)}")
     return bound
 
 
 def _count(value: object) -> float:
     text = value[1] if isinstance(value, list) and len(value) == 2 else None  # noqa: PLR2004 - a pair
     count = _number(text)
-    if not 0 <= count <= _MOST_ATTEMPTS:
-        raise _RefusedError(f"a bucket with {one_line(repr(text), _SHOWN)} attempts")
+    if not 0 <= count <= _MAX_ATTEMPTS:
+        raise _RefusedError(f"a bucket with {one_line(repr(text), _MAX_WORDS_CHARS)} attempts")
     return count
 
 
@@ -379,12 +379,12 @@ def _histogram(buckets: Mapping[float, float]) -> _Histogram:
 
 
 def _share(executions: Sequence[_Histograms], bootstraps: Sequence[_Histograms]) -> float:
-    """Return which share of the attempts is made up, so that they are `MOST_SAMPLES` at most."""
+    """Return which share of the attempts is made up, so that they are `MAX_SAMPLES` at most."""
     took = [one for span in executions for one in span.values()]
     began = [one for span in bootstraps for one in span.values()]
     counted = sum(one.total for one in took) + sum(one.beyond for one in began)
     most = max(1, counted, sum(one.total for one in began))
-    return min(1.0, (MOST_SAMPLES - len(took) - len(began)) / most)
+    return min(1.0, (MAX_SAMPLES - len(took) - len(began)) / most)
 
 
 def _paired(
@@ -450,7 +450,7 @@ def _words(error: BaseException) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not accepted: {error.verify_message}"
     if isinstance(error, OSError) and error.strerror:
-        return one_line(error.strerror, _SHOWN)
+        return one_line(error.strerror, _MAX_WORDS_CHARS)
     return f"the exchange ended with {type(error).__name__}"
 
 
@@ -460,7 +460,7 @@ def _reason(body: bytes) -> str:
         reason = json.loads(body)["error"]
     except (ValueError, RecursionError, LookupError, TypeError):
         return ""
-    return f" ({one_line(reason, _SHOWN)})" if isinstance(reason, str) else ""
+    return f" ({one_line(reason, _MAX_WORDS_CHARS)})" if isinstance(reason, str) else ""
 
 
 # Google's own server of metrics.

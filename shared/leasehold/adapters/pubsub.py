@@ -18,7 +18,7 @@ from leasehold.domain.event_message import EventMessage
 from leasehold.errors import StoreUnavailableError
 
 #: So many messages the service takes with one request.
-_MOST: Final = 1000
+_MAX_MESSAGES_PER_REQUEST: Final = 1000
 
 
 class PubSubEvents:
@@ -51,8 +51,10 @@ class PubSubEvents:
         Raises:
             StoreUnavailableError: the topic did not take them. Retryable.
         """
-        for first in range(0, len(messages), _MOST):
-            self._publish([self._message(one) for one in messages[first : first + _MOST]])
+        for first in range(0, len(messages), _MAX_MESSAGES_PER_REQUEST):
+            self._publish(
+                [self._message(one) for one in messages[first : first + _MAX_MESSAGES_PER_REQUEST]]
+            )
 
     def close(self, grace: float = 0.0) -> bool:  # noqa: ARG002 - nothing is under way after a call
         """Close the connection, if this process has one."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # a function that takes no request needs none
     from leasehold.api.request_model import RequestModel
 
 #: A body larger than this is refused unread: an input of 1 MiB, and what stands around it.
-BODY_BYTES: Final = 1024 * 1024 + 64 * 1024
+MAX_BODY_BYTES: Final = 1024 * 1024 + 64 * 1024
 
 #: The header that says who asks, in UTF-8; where callers sign in, their account stands beside it.
 ACTOR_HEADER: Final = "X-Leasehold-Actor"
@@ -149,7 +149,7 @@ class CallRow(Generic[Given, Answer]):
     needs: Needs = Needs.READ
     needs_for: Callable[[Any], Needs] | None = None
     refuses: tuple[type[LeaseholdError], ...] = ()
-    limit: int = BODY_BYTES
+    limit: int = MAX_BODY_BYTES
     creates: bool = False
     names_actor: bool = False
     omits_none: bool = False

@@ -20,7 +20,7 @@ from pydantic import JsonValue
 from leasehold import errors
 from leasehold.api.budgets import BudgetsResponse, LimitReport
 from leasehold.api.call_row import (
-    BODY_BYTES,
+    MAX_BODY_BYTES,
     AnyRow,
     CallRequest,
     CallRow,
@@ -126,11 +126,11 @@ from leasehold.services.worker_notes import live_workers
 from leasehold.worker.stopping.holder import host_name, is_gone
 
 #: An input, and files in base64.
-START_BYTES: Final = BODY_BYTES + MAX_FILE_BYTES * 4 // 3
+MAX_START_BODY_BYTES: Final = MAX_BODY_BYTES + MAX_FILE_BYTES * 4 // 3
 
 #: An audit reads every run, a batch changes a thousand, each with its own commit, and a sweep
 #: begins nothing more after half of three minutes.
-_LONG_S: Final = 900.0
+_LONG_CALL_S: Final = 900.0
 
 Body = TypeVar("Body", bound=OperationBody)
 Ran = TypeVar("Ran", bound=Summary)
@@ -178,7 +178,7 @@ _OF_OPERATION: Final[tuple[type[errors.LeaseholdError], ...]] = (
         errors.IdempotencyKeyReusedError,
         errors.RunBeingPurgedError,
     ),
-    limit=START_BYTES,
+    limit=MAX_START_BODY_BYTES,
     creates=True,
 )
 def start(engine: Engine, request: CallRequest[StartBody]) -> Created[Summary]:
@@ -222,7 +222,7 @@ def metrics(engine: Engine, _: CallRequest[None]) -> PlainText:
     return metrics_text(read_figures(engine))
 
 
-@call("GET", "/manifests", ManifestsResponse, takes=RunsQuery, timeout_s=_LONG_S)
+@call("GET", "/manifests", ManifestsResponse, takes=RunsQuery, timeout_s=_LONG_CALL_S)
 def manifests(engine: Engine, request: CallRequest[RunsQuery]) -> ManifestsResponse:
     """The manifests of a page, 50 at most, newest first; each may be as large as a run gets."""
     query = request.given
@@ -339,7 +339,7 @@ def _operation(
     needs=Needs.CHANGE,
     needs_for=lambda body: OPERATIONS[body.action].needs,
     names_actor=True,
-    timeout_s=_LONG_S,
+    timeout_s=_LONG_CALL_S,
 )
 def batch(engine: Engine, request: CallRequest[BatchBody]) -> BatchResponse:
     """How many runs fit and were changed, and which were refused, and why."""
@@ -492,13 +492,13 @@ def deliver(engine: Engine, request: CallRequest[DeliverBody]) -> DeliveryReport
 # -- upkeep ----------------------------------------------------------------------------------------
 
 
-@call("GET", "/audit", AuditResponse, timeout_s=_LONG_S)
+@call("GET", "/audit", AuditResponse, timeout_s=_LONG_CALL_S)
 def audit(engine: Engine, _: CallRequest[None]) -> AuditResponse:
     """Which runs are not in order, and what their repair came to."""
     return _audited(engine, repair=False)
 
 
-@call("POST", "/audit:repair", AuditResponse, needs=Needs.CHANGE, timeout_s=_LONG_S)
+@call("POST", "/audit:repair", AuditResponse, needs=Needs.CHANGE, timeout_s=_LONG_CALL_S)
 def repair(engine: Engine, _: CallRequest[None]) -> AuditResponse:
     """Which runs are not in order, and what their repair came to."""
     return _audited(engine, repair=True)
@@ -509,7 +509,7 @@ def _audited(engine: Engine, *, repair: bool) -> AuditResponse:
     return AuditResponse.of(results, waiting_for_code(engine), artifacts_outage(engine))
 
 
-@call("POST", "/sweep", SweepResponse, needs=Needs.SWEEP, timeout_s=_LONG_S)
+@call("POST", "/sweep", SweepResponse, needs=Needs.SWEEP, timeout_s=_LONG_CALL_S)
 def sweep(engine: Engine, _: CallRequest[None]) -> SweepResponse:
     """One sweep, as Cloud Scheduler has one each minute."""
     done = sweep_runs(engine, time=sweep_time("serve_api"), report=Report.IF_DUE)

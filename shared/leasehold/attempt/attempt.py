@@ -60,18 +60,18 @@ T = TypeVar("T")
 _LOG: Final = logging.getLogger("leasehold.attempt")
 
 #: A renewal is given up after this long; the next beat tries again.
-RENEWAL_S: Final = 5.0
+RENEWAL_TIMEOUT_S: Final = 5.0
 #: A handler is stopped this long before its lease can be over: as long as the answer to a renewal
 #: may be late, and so the worker's idea of the store's time. A short lease: a sixth of it.
 STOP_MARGIN_S: Final = 5.0
 _MARGIN_SHARE: Final = 6
 #: Progress that has changed is stored this long after the last write, if no beat comes before; an
 #: output that gates judge, so long after it was made.
-PROGRESS_S: Final = 2.0
+PROGRESS_EVERY_S: Final = 2.0
 #: A write without an answer for this time may meet an unavailable store.
-SLOW_S: Final = 1.0
+SLOW_WRITE_S: Final = 1.0
 #: Where the end of an attempt could not be written at its dispatch deadline, it is tried again.
-_RETRY_S: Final = 1.0
+_END_RETRY_S: Final = 1.0
 #: The store's time may be this far ahead of the estimate here.
 _AHEAD: Final = timedelta(seconds=1)
 
@@ -213,7 +213,7 @@ class Attempt:
         self.renew_every = run.position.dispatch.heartbeat_s
         self.renew_at = now + (self.renew_every or 0.0)
         self._margin = min(STOP_MARGIN_S, ttl / _MARGIN_SHARE)
-        self._progress_at = now + PROGRESS_S
+        self._progress_at = now + PROGRESS_EVERY_S
         if self._is_remote and (request := self.stack_request):
             self._stack = TakenStack(request, _REMOTE)
 
@@ -256,14 +256,14 @@ class Attempt:
     def note_output(self, output: MadeOutput) -> None:
         """Note what the gates are about to judge: every end of the attempt keeps it.
 
-        Gates that take longer than `PROGRESS_S` have it written before they are done, so that it
-        outlives this process as well; quick ones have no write of their own. What a remote worker
-        sent is written now: a thread that ends its attempt does not have it.
+        Gates that take longer than `PROGRESS_EVERY_S` have it written before they are done, so that
+        it outlives this process as well; quick ones have no write of their own. What a remote
+        worker sent is written now: a thread that ends its attempt does not have it.
 
         Raises:
             LeaseLostError, StoreUnavailableError: as `renew`, of a remote worker's.
         """
-        self._progress_at = self.engine.clock.monotonic() + PROGRESS_S
+        self._progress_at = self.engine.clock.monotonic() + PROGRESS_EVERY_S
         self.output = output
         if self._is_remote:
             self.renew()
@@ -467,7 +467,7 @@ class Attempt:
     def is_cut_off(self) -> bool:
         """Whether the store is away, or takes so long for a write that it may be."""
         sent_at = self._sent_at
-        is_slow = sent_at is not None and self.engine.clock.monotonic() - sent_at >= SLOW_S
+        is_slow = sent_at is not None and self.engine.clock.monotonic() - sent_at >= SLOW_WRITE_S
         return self._is_refused or is_slow
 
     @property
@@ -516,13 +516,16 @@ class Attempt:
             if self.is_settled:
                 return
             now = self.engine.clock.monotonic()
-            self.renew_at, self._progress_at = now + (self.renew_every or 0.0), now + PROGRESS_S
+            self.renew_at, self._progress_at = (
+                now + (self.renew_every or 0.0),
+                now + PROGRESS_EVERY_S,
+            )
             if self.is_overdue:
                 self.end_at_limit()
             elif self.stop.reason is Termination.LEASE_EXPIRED:
                 self.look()
             elif now < self.answer_by:
-                self.renew(within=RENEWAL_S)
+                self.renew(within=RENEWAL_TIMEOUT_S)
         except LeaseLostError as error:
             if not self._is_unanswered:  # else the settlement may stand; it is asked for again
                 self._lost(error)
@@ -541,7 +544,7 @@ class Attempt:
         it is tried again. The thread that is at work may go on forever: whatever it brings later is
         refused, and the effects are published in its place.
         """
-        self._end_at = self.engine.clock.monotonic() + _RETRY_S
+        self._end_at = self.engine.clock.monotonic() + _END_RETRY_S
         call = self.user_call
         if call is None:  # it came back this very moment, and is about to settle
             return
@@ -558,7 +561,7 @@ class Attempt:
             notes=self.notes,
         )
         try:
-            self.settled = self._write(ending, RENEWAL_S)
+            self.settled = self._write(ending, RENEWAL_TIMEOUT_S)
             self._unpublished = self.settled.answer
             self._end()
         finally:
@@ -575,7 +578,7 @@ class Attempt:
         """
         with self._writing:
             self.check_unsettled()
-            self._progress_at = self.engine.clock.monotonic() + PROGRESS_S
+            self._progress_at = self.engine.clock.monotonic() + PROGRESS_EVERY_S
             before = self.manifest
             self._still_held(self._write(self._noting(transition)).answer, kept)
             return before
@@ -771,7 +774,7 @@ class Attempt:
             fencing_token=self.fence.fencing_token,
         )
         with suppress(StoreUnavailableError, DocumentExistsError):  # nothing was written: it counts
-            self.engine.documents.transact(ref, loss, within=RENEWAL_S)
+            self.engine.documents.transact(ref, loss, within=RENEWAL_TIMEOUT_S)
 
 
 def _end_of_lease(run: Manifest, snapshot: Snapshot) -> float:

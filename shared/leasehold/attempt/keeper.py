@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final
 
 from leasehold.attempt.attempt import (
-    RENEWAL_S,
+    RENEWAL_TIMEOUT_S,
     Attempt,
     UserCall,
 )
@@ -32,11 +32,11 @@ from leasehold.ports.documents import Committed, KnownRun
 _LOG: Final = logging.getLogger("leasehold.lease_keeper")
 
 #: A beat is looked for this many times in its interval, so that none is late by more than a tenth.
-_LOOKS: Final = 10
-_LONGEST_LOOK_S: Final = 1.0
-_SHORTEST_LOOK_S: Final = 0.02
+_LOOKS_PER_BEAT: Final = 10
+_MAX_LOOK_EVERY_S: Final = 1.0
+_MIN_LOOK_EVERY_S: Final = 0.02
 #: A handler that was asked to stop may clean up for this time before it is reported.
-LATE_S: Final = 15.0
+LATE_STOP_S: Final = 15.0
 
 
 class LeaseKeeper:
@@ -66,7 +66,7 @@ class LeaseKeeper:
         self._renewing: dict[str, threading.Thread] = {}
         self._changed = threading.Condition()
         self._looking = threading.Lock()
-        self._look_every = _LONGEST_LOOK_S
+        self._look_every = _MAX_LOOK_EVERY_S
         self._thread: threading.Thread | None = None
         self._closed = False
         self._is_new = True
@@ -94,7 +94,9 @@ class LeaseKeeper:
         self._held[attempt.fence.lease_id] = attempt
         if self._stop is not None:
             attempt.ask_to_stop(*self._stop)
-        if not self._look_at_least((attempt.renew_every or _LONGEST_LOOK_S * _LOOKS) / _LOOKS):
+        if not self._look_at_least(
+            (attempt.renew_every or _MAX_LOOK_EVERY_S * _LOOKS_PER_BEAT) / _LOOKS_PER_BEAT
+        ):
             attempt.ask_to_stop(Termination.THREAD_UNAVAILABLE)
         return attempt
 
@@ -151,7 +153,7 @@ class LeaseKeeper:
 
     def _look_at_least(self, every: float) -> bool:
         """Have a thread look that often; return whether there is one."""
-        every = max(_SHORTEST_LOOK_S, min(every, _LONGEST_LOOK_S))
+        every = max(_MIN_LOOK_EVERY_S, min(every, _MAX_LOOK_EVERY_S))
         if self._is_watched() and every >= self._look_every:
             return True
         with self._changed:
@@ -197,7 +199,7 @@ class LeaseKeeper:
                 self._renewing[attempt.fence.lease_id] = renewal
                 continue
             self._beat(attempt, waits=False)
-            if self._clock.monotonic() - now > RENEWAL_S:
+            if self._clock.monotonic() - now > RENEWAL_TIMEOUT_S:
                 return  # the store hangs: look at what has to stop before the next one
 
     def _is_due(self, attempt: Attempt) -> bool:
@@ -217,7 +219,7 @@ class LeaseKeeper:
     def _note_late(self, attempt: Attempt) -> None:
         """Say, once, that the handler of this attempt runs on."""
         call, since = attempt.user_call, self._since(attempt)
-        if call is None or since < LATE_S or attempt.fence.lease_id in self._late:
+        if call is None or since < LATE_STOP_S or attempt.fence.lease_id in self._late:
             return
         self._late.add(attempt.fence.lease_id)
         with LinesOf(attempt.name):

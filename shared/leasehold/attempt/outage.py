@@ -16,7 +16,7 @@ T = TypeVar("T")
 #: The waits between two tries.
 _WAITS: Final = doubling(timedelta(seconds=0.1), timedelta(seconds=2))
 #: Where less is left, no further try is worth it.
-_LEAST_S: Final = 0.1
+_MIN_TRY_S: Final = 0.1
 
 
 def outlast(
@@ -51,7 +51,7 @@ def outlast(
         took = now() - tried_at  # the next try may take as long
         left = until() - begun - passed - took
         pause_s = min(next(waits_s), left / 2)  # a short lease is renewed often, or over soon
-        if left < _LEAST_S or wait(pause_s):
+        if left < _MIN_TRY_S or wait(pause_s):
             raise outage
         waited += pause_s
         tried_at = now()

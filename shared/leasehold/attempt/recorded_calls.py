@@ -74,10 +74,10 @@ if TYPE_CHECKING:  # as in `attempt/calls.py`
 _LOG: Final = logging.getLogger(STEP_LOG)
 
 _MAKING: Final = threading.Lock()
-_PAGE: Final = 200
+_RESULTS_PER_QUERY: Final = 200
 _ANY_CODE: Final = "unknown"
 #: Texts of results that are kept in memory; those beyond are read once more when they are wanted.
-_TEXT_BYTES: Final = 64 * 1024 * 1024
+_MAX_TEXTS_BYTES: Final = 64 * 1024 * 1024
 
 
 class _Found(NamedTuple):
@@ -421,13 +421,13 @@ class RecordedCalls:
         return found
 
     def _recorded_at(self, place: Place) -> Iterator[_Found]:
-        query = Query(place.collection, id_prefix=place.prefix, limit=_PAGE)
+        query = Query(place.collection, id_prefix=place.prefix, limit=_RESULTS_PER_QUERY)
         while True:
             page = self._attempt.engine.documents.query(query)
             for one in page:
                 if place.has(one.ref.id) and (call := recorded_call(one.document)):
                     yield _Found(call, one.ref)
-            if len(page) < _PAGE:
+            if len(page) < _RESULTS_PER_QUERY:
                 return
             query = dataclasses.replace(query, after=(None, page[-1].ref.id))
 
@@ -436,7 +436,7 @@ class RecordedCalls:
         self._count += 1
         if one.ref is not None and one.call.inline is not None:
             self._bytes += one.call.text_bytes or 0
-            if self._bytes > _TEXT_BYTES:
+            if self._bytes > _MAX_TEXTS_BYTES:
                 one = one._replace(call=replace(one.call, inline=None))
         found.setdefault(one.call.key, []).append(one)
 

@@ -10,7 +10,7 @@ from typing import Final
 
 #: How often a worker listens at the least. A worker that did not, because it was frozen or had no
 #: CPU, counts no more than this of the time between.
-LISTEN_S: Final = 1.0
+LISTEN_EVERY_S: Final = 1.0
 
 
 class Silence:
@@ -56,7 +56,7 @@ class Silence:
         if self._is_heard or self._waits or waits:
             self._is_heard, self._silent_s = False, 0.0
         else:
-            self._silent_s += min(passed, LISTEN_S)
+            self._silent_s += min(passed, LISTEN_EVERY_S)
         return self.is_over
 
     @property

@@ -16,7 +16,7 @@ from leasehold.domain.status import Termination
 
 _LOG: Final = logging.getLogger("leasehold.stop")
 
-_LOOK_S: Final = 0.005
+_STOP_POLL_S: Final = 0.005
 
 
 class StopSignal:
@@ -98,7 +98,7 @@ class StopSignal:
         while self.is_requested and (self._running or self._callbacks):
             if time.monotonic() >= over_at:
                 return
-            time.sleep(_LOOK_S)
+            time.sleep(_STOP_POLL_S)
 
     def wait(self, seconds: float | None = None) -> bool:
         """Wait, but not longer than until the signal is given; return whether it was."""

@@ -33,11 +33,11 @@ _GZIP: Final = ".json.gz"
 
 #: The default of gzip, and one that mostly takes less time for the same; some data gets larger.
 _LEVEL, _FASTER_LEVEL = 6, 5
-_MOST_GROWTH: Final = 1.03
+_MAX_GROWTH: Final = 1.03
 _SAMPLE_BYTES: Final = 128 * 1024
 _AS_GZIP: Final = zlib.MAX_WBITS + 16
 #: No text is larger, nor is what it is packed into.
-_MOST_BYTES: Final = MAX_OUTPUT_BYTES + 64 * 1024
+_MAX_TEXT_BYTES: Final = MAX_OUTPUT_BYTES + 64 * 1024
 
 
 class PackedFile(NamedTuple):
@@ -164,7 +164,7 @@ def _load_packed(artifacts: Artifacts, name: str, expected: str | None) -> str:
     """Return the text of a packed file; raises as `load`."""
     try:
         with artifacts.open(name) as content:
-            if content.size > _MOST_BYTES:
+            if content.size > _MAX_TEXT_BYTES:
                 raise DamagedFileError(name=name, problem=f"it has {content.size} bytes")
             packed = b"".join(content.blocks)
     except ArtifactNotFoundError as error:
@@ -187,7 +187,7 @@ def _is_there(artifacts: Artifacts, name: str) -> bool:
 def _packed(data: bytes) -> bytes:
     sample = data[:_SAMPLE_BYTES]
     small, fast = (len(zlib.compress(sample, level)) for level in (_LEVEL, _FASTER_LEVEL))
-    level = _FASTER_LEVEL if fast <= _MOST_GROWTH * small else _LEVEL
+    level = _FASTER_LEVEL if fast <= _MAX_GROWTH * small else _LEVEL
     return zlib.compress(data, level, _AS_GZIP)
 
 
@@ -195,7 +195,7 @@ def _unpacked(packed: bytes, name: str) -> str:
     """Return the text of a gzip file; a small file of a huge text takes no memory for it."""
     unpack = zlib.decompressobj(_AS_GZIP)
     try:
-        data = unpack.decompress(packed, _MOST_BYTES)
+        data = unpack.decompress(packed, _MAX_TEXT_BYTES)
         if not unpack.eof or unpack.unused_data:
             raise DamagedFileError(name=name, problem="it is cut off, or goes on after its end")
         return data.decode()

@@ -1,6 +1,6 @@
 """The wiring: makes an engine from settings and a catalog."""
 
-from leasehold.bootstrap.boot import TELEMETRY_S, Bundle, Hooks, boot, log_report
+from leasehold.bootstrap.boot import TELEMETRY_FLUSH_S, Bundle, Hooks, boot, log_report
 from leasehold.bootstrap.catalog import check_home, load_catalog, store_address, store_exists
 from leasehold.bootstrap.connections import (
     Around,
@@ -14,7 +14,7 @@ from leasehold.bootstrap.connections import (
 )
 
 __all__ = [
-    "TELEMETRY_S",
+    "TELEMETRY_FLUSH_S",
     "Around",
     "Bundle",
     "Hooks",

@@ -73,7 +73,7 @@ from leasehold.worker.stopping.thread_stacks import stack_of
 
 LOG: Final = logging.getLogger("leasehold")
 #: So long the end of a process waits for its telemetry to be sent.
-TELEMETRY_S: Final = 2.0
+TELEMETRY_FLUSH_S: Final = 2.0
 _EVENTS: Final = logging.getLogger(EVENTS_LOG)
 
 
@@ -185,7 +185,7 @@ class Bundle:
         """Deliver what is due of a bus within this process; return how many messages that were."""
         return self.events.deliver_due() if isinstance(self.events, InProcessEvents) else 0
 
-    def close(self, *, is_announced: bool = True, telemetry_s: float = TELEMETRY_S) -> None:
+    def close(self, *, is_announced: bool = True, telemetry_s: float = TELEMETRY_FLUSH_S) -> None:
         """End all processes, stop renewing leases and close the store; no attempt may run.
 
         Args:

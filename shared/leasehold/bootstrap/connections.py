@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from leasehold.adapters.sqlite.reader import SqliteReader
 
 #: Buses that end with their process, and whose `publish` never waits.
-_WITHIN: Final = (InProcessEvents, UndeliveredEvents)
+_BUSES_OF_A_PROCESS: Final = (InProcessEvents, UndeliveredEvents)
 
 
 class Purpose(Enum):
@@ -99,7 +99,9 @@ def connect(
         artifacts=around.artifacts(artifacts),
         tasks=tasks,
         bus=bus,
-        events=around_bus if isinstance(bus, _WITHIN) else BoundedEvents(around_bus, clock),
+        events=around_bus
+        if isinstance(bus, _BUSES_OF_A_PROCESS)
+        else BoundedEvents(around_bus, clock),
     )
 
 
@@ -110,7 +112,7 @@ def delivers_tasks(engine: Engine) -> bool:
 
 def delivers_events(engine: Engine) -> bool:
     """Return whether messages that a command publishes reach who sends, once it is over."""
-    return not isinstance(engine.events, _WITHIN)
+    return not isinstance(engine.events, _BUSES_OF_A_PROCESS)
 
 
 def _open_queue(settings: Mapping[str, Any], clock: Clock, purpose: Purpose) -> TaskQueue:

@@ -12,11 +12,11 @@ from leasehold.budgets.samples import AttemptSample
 from leasehold.frozen import dataclass
 
 #: A screen has room for so many buckets.
-MOST_BUCKETS: Final = 24
+MAX_BUCKETS: Final = 24
 #: The finest factor that fits is taken; with the last one, all durations up to 7 days fit.
 _FACTORS: Final = (1.25, math.sqrt(2), 2.0)
 #: Shorter durations are in the first bucket.
-_SHORTEST_S: Final = 0.125
+_MIN_DURATION_S: Final = 0.125
 _ROUNDING: Final = 1e-9
 
 
@@ -69,10 +69,10 @@ def _scale(seconds: Sequence[float]) -> tuple[float, int, int]:
     scales = [
         (factor, _index(min(seconds), factor), _index(max(seconds), factor)) for factor in _FACTORS
     ]
-    fits = (scale for scale in scales if scale[2] - scale[1] < MOST_BUCKETS)
+    fits = (scale for scale in scales if scale[2] - scale[1] < MAX_BUCKETS)
     return next(fits, scales[-1])
 
 
 def _index(seconds: float, factor: float) -> int:
     """Return the bucket of a duration: the first one whose upper end it does not pass."""
-    return math.ceil(math.log(max(seconds, _SHORTEST_S)) / math.log(factor) - _ROUNDING)
+    return math.ceil(math.log(max(seconds, _MIN_DURATION_S)) / math.log(factor) - _ROUNDING)

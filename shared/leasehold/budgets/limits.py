@@ -20,9 +20,9 @@ CLIPPED_IN_A_ROW: Final = 3
 #: A limit is not below the longest success of a small window, times this.
 ABOVE_LONGEST: Final = 1.1
 #: An attempt that the limit in force clipped took at least this part of it.
-_OF_THE_LIMIT: Final = 0.95
+_CLIPPED_SHARE: Final = 0.95
 #: The execution ends this much before the total, so that an attempt can still settle.
-_RUNG_S: Final = 1.0
+_SETTLE_S: Final = 1.0
 
 
 def phase_decoupled(
@@ -91,7 +91,7 @@ def on_the_ladder(limit: Limit, settings: BudgetSettings) -> Limit:
     """Return the limit rounded up, within the time ladder, with an execution below its total."""
     total = rounded_up(limit.total_seconds, settings.rounding_granularity.total_seconds())
     total = min(max(total, settings.shortest.total_seconds()), settings.longest.total_seconds())
-    return Limit(total, min(limit.execution_seconds, total - _RUNG_S))
+    return Limit(total, min(limit.execution_seconds, total - _SETTLE_S))
 
 
 def clips_in_a_row(
@@ -111,7 +111,7 @@ def clips_in_a_row(
     last = under_it[-CLIPPED_IN_A_ROW:]
     return len(last) == CLIPPED_IN_A_ROW and all(
         # and not a shorter limit before this one
-        one.outcome is Outcome.CLIPPED and one.total_seconds >= _OF_THE_LIMIT * asked_to_end_s
+        one.outcome is Outcome.CLIPPED and one.total_seconds >= _CLIPPED_SHARE * asked_to_end_s
         for one in last
     )
 

@@ -20,10 +20,10 @@ from leasehold.budgets.samples import Observation
 from leasehold.frozen import dataclass
 
 #: With fewer complete durations, or all of them equal, there is no spread to estimate.
-FEWEST_COMPLETE: Final = 3
+MIN_COMPLETE_DURATIONS: Final = 3
 _STEPS: Final = 60  # of Newton's method; it takes 5 to 12
-_ENOUGH: Final = 1e-10  # the gain of likelihood below which a step changes nothing
-_SHORTEST_S: Final = 1e-3  # a shorter duration counts as this long: its logarithm is finite
+_MIN_GAIN: Final = 1e-10  # the gain of likelihood below which a step changes nothing
+_MIN_DURATION_S: Final = 1e-3  # a shorter duration counts as this long: its logarithm is finite
 _FAR: Final = 30.0  # standard deviations beyond which the normal tail is its series
 _NORMAL: Final = NormalDist()
 
@@ -81,7 +81,7 @@ class LogNormalFit:
 def fit(observations: Sequence[Observation]) -> LogNormalFit | None:
     """Return the most likely log-normal distribution, or None where there is no spread."""
     likelihood = _Likelihood.of(observations)
-    if likelihood.complete < FEWEST_COMPLETE or likelihood.spread <= 0:
+    if likelihood.complete < MIN_COMPLETE_DURATIONS or likelihood.spread <= 0:
         return None
     return _maximum(likelihood)
 
@@ -189,7 +189,7 @@ def _maximum(likelihood: _Likelihood) -> LogNormalFit | None:
         step_theta = covariance.theta_theta * slope.theta + covariance.theta_h * slope.h
         step_h = covariance.theta_h * slope.theta + covariance.h_h * slope.h
         theta, h, better = _climb(likelihood, (theta, h, value), step_theta, step_h)
-        if better - value < _ENOUGH * (1 + abs(value)):
+        if better - value < _MIN_GAIN * (1 + abs(value)):
             return LogNormalFit(theta / h, 1 / h, covariance, likelihood.complete)
         value = better
     return None
@@ -220,7 +220,7 @@ def _inverse(slope: _Slope) -> Covariance | None:
 
 
 def _log(seconds: float) -> float:
-    return math.log(max(seconds, _SHORTEST_S))
+    return math.log(max(seconds, _MIN_DURATION_S))
 
 
 def _exp(logarithm: float) -> float:

@@ -17,9 +17,9 @@ from leasehold.budgets.proposal import BudgetSettings, PhaseEstimate
 from leasehold.budgets.samples import MAX_ATTEMPT_S, AttemptSample, Observation, Outcome
 
 #: With fewer complete durations there is no estimate.
-FEWEST_COMPLETE: Final = 5
+MIN_COMPLETE_DURATIONS: Final = 5
 #: A group with fewer complete durations is not estimated apart.
-FEWEST_OF_A_GROUP: Final = 20
+MIN_GROUP_DURATIONS: Final = 20
 #: Where the data do not reach the percentile, it is taken to be at most this far beyond them.
 BEYOND_DATA: Final = 2.0
 ALL: Final = "all"
@@ -60,7 +60,7 @@ def estimate(
     estimates = [
         _estimate(name, observed, settings)
         for name, observed in _by_group(samples, phase).items()
-        if _complete(observed) >= FEWEST_COMPLETE
+        if _complete(observed) >= MIN_COMPLETE_DURATIONS
     ]
     return max(estimates, key=lambda one: one.bound, default=None)
 
@@ -74,7 +74,7 @@ def _by_group(samples: Sequence[AttemptSample], phase: Phase) -> dict[str, list[
     large = {
         name: observed
         for name, observed in groups.items()
-        if _complete(observed) >= FEWEST_OF_A_GROUP
+        if _complete(observed) >= MIN_GROUP_DURATIONS
     }
     if len(groups) > 1 and len(large) <= 1:
         return {ALL: observations(samples, phase)}

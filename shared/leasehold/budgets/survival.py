@@ -106,12 +106,12 @@ def _longer(share: float) -> float:
 #: Standard deviations; by chance one test in a thousand is beyond it.
 DRIFT_Z: Final = 3.29
 #: With fewer durations on either side there is no test.
-FEWEST_COMPARED: Final = 20
+MIN_COMPARED_DURATIONS: Final = 20
 
 
 def has_drifted(recent: Sequence[Observation], before: Sequence[Observation]) -> bool:
     """Return whether the recent durations are longer or shorter than chance explains."""
-    if min(len(recent), len(before)) < FEWEST_COMPARED:
+    if min(len(recent), len(before)) < MIN_COMPARED_DURATIONS:
         return False
     return abs(log_rank_z(recent, before)) > DRIFT_Z
 

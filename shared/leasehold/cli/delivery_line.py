@@ -12,7 +12,7 @@ from leasehold.domain.printable import one_line
 from leasehold.presentation.formatting import StyledText, ago
 
 #: What is shown of a provider's words; all of them are in --json.
-_MAX_WORDS: Final = 160
+_MAX_WORDS_CHARS: Final = 160
 
 _STATES: Final = {
     DeliveryState.DUE: StyledText("due", "cyan"),
@@ -31,15 +31,23 @@ def delivery_detail(delivery: DeliveryReport, now: datetime) -> str:
     """Return what is next for a delivery, or what became of it."""
     match delivery.state:
         case DeliveryState.ANNOUNCED:
-            return f"as {one_line(delivery.message_id, _MAX_WORDS)}" if delivery.message_id else ""
+            return (
+                f"as {one_line(delivery.message_id, _MAX_WORDS_CHARS)}"
+                if delivery.message_id
+                else ""
+            )
         case DeliveryState.GIVEN_UP:
             why = filter(None, (delivery.given_up_why, delivery.last_error))
-            return one_line(": ".join(why), _MAX_WORDS)
+            return one_line(": ".join(why), _MAX_WORDS_CHARS)
         case DeliveryState.CLAIMED:
             return f"sent by {delivery.holder}"
     at = delivery.next_try_at
     when = f"next try {ago(at, now)}" if at is not None and at > now else "waits for its message"
-    return f"{when}: {one_line(delivery.last_error, _MAX_WORDS)}" if delivery.last_error else when
+    return (
+        f"{when}: {one_line(delivery.last_error, _MAX_WORDS_CHARS)}"
+        if delivery.last_error
+        else when
+    )
 
 
 def announced_to(deliveries: Sequence[DeliveryReport], now: datetime) -> str:

@@ -260,7 +260,7 @@ def _minutes(seconds: float, usd: float) -> str:
 # The histogram: a line for each bucket, and for each limit where it lies.
 
 _LABEL: Final = 11
-_WIDTH: Final = 19
+_COLUMN_CHARS: Final = 19
 _BAR: Final = 12
 _HEADS: Final = {
     Phase.BOOTSTRAP: "bootstrap",
@@ -288,13 +288,15 @@ def _histogram(limits: Sequence[TriedLimit], buckets: Sequence[Bucket]) -> Itera
     most = {
         phase: max(one.complete[phase] + one.censored[phase] for one in buckets) for phase in Phase
     }
-    heads = "".join(_HEADS[phase].ljust(_WIDTH) for phase in Phase)
+    heads = "".join(_HEADS[phase].ljust(_COLUMN_CHARS) for phase in Phase)
     yield f"{'up to':>{_LABEL}}  {heads}".rstrip()
     left = sorted(limits, key=lambda one: one.seconds)
     for bucket in buckets:
         while left and left[0].seconds < bucket.up_to_seconds:
             yield _rule(left.pop(0), ink)
-        bars = "".join(_bar(bucket, phase, most[phase], ink).ljust(_WIDTH) for phase in Phase)
+        bars = "".join(
+            _bar(bucket, phase, most[phase], ink).ljust(_COLUMN_CHARS) for phase in Phase
+        )
         yield f"{_label(bucket.up_to_seconds)}  {bars}".rstrip()
     yield from (_rule(one, ink) for one in left)
     yield f"{ink.complete} ended by itself   {ink.censored} was ended, would have taken longer"
@@ -329,7 +331,7 @@ def _bar(bucket: Bucket, phase: Phase, most: int, ink: _Ink) -> str:
 def _rule(tried: TriedLimit, ink: _Ink) -> str:
     """Return the line of a limit, with the share of each phase that takes longer."""
     shares = "".join(
-        f"{ink.rule} {_share(tried.by_estimate.longer[phase])} ".ljust(_WIDTH, ink.rule)
+        f"{ink.rule} {_share(tried.by_estimate.longer[phase])} ".ljust(_COLUMN_CHARS, ink.rule)
         for phase in Phase
     )
     return f"{_label(tried.seconds)}  {shares} {tried.name}"

@@ -19,7 +19,7 @@ from leasehold.domain.slots import Priority
 from leasehold.services.start_run import StartRequest
 
 _NAME: Final = "leasehold"
-_MAX_INPUT: Final = 2000
+_MAX_INPUT_WORD_CHARS: Final = 2000
 
 
 def command_line(*words: str, folder: Path | None = None) -> str:
@@ -41,7 +41,7 @@ def start_command(
     if request.input != {}:
         text = json.dumps(request.input)
         is_file = input_words.startswith("@") and input_words != "@-"  # stdin is empty next time
-        words += ["--input", input_words if is_file or len(text) > _MAX_INPUT else text]
+        words += ["--input", input_words if is_file or len(text) > _MAX_INPUT_WORD_CHARS else text]
     if request.idempotency_key is not None:
         words += ["--idempotency-key", request.idempotency_key]
     if request.max_retries == 0:
@@ -82,7 +82,7 @@ def _near(path: Path, folder: Path) -> str:
 
 
 #: Characters of an input that a person who reads a hint still takes in.
-_LONGEST_INPUT: Final = 200
+_MAX_HINT_INPUT_CHARS: Final = 200
 
 
 def hint_for_run(run: Manifest) -> None:
@@ -102,7 +102,7 @@ def command_to_run(run: Manifest) -> str:
     """Return what runs the run: its own start again where it has a key, or a server."""
     has_start = run.idempotency_key is not None and run.max_retries in (None, 0)
     has_start = has_start and run.budget is None  # it may be that of the pipeline, or raised since
-    if not has_start or run.input is None or len(run.input) > _LONGEST_INPUT:
+    if not has_start or run.input is None or len(run.input) > _MAX_HINT_INPUT_CHARS:
         return command_line("serve")  # no `start` here would say the same, or none that is read
     labels = run.labels_by_name
     given, key = json.loads(run.input), run.idempotency_key

@@ -28,7 +28,7 @@ _COLUMNS: Final = ("RUN", "PIPELINE", "STATUS", "STEP", "ATTEMPT", "PROGRESS", "
 _NARROW_COLUMNS: Final = ("RUN", "PIPELINE", "STATUS", "STEP", "ATTEMPT", "PROGRESS", "HEARTBEAT")
 _BAR: Final = 16
 _WIDE: Final = 120  # characters a line; where there are fewer, words have the room of the bar
-_MAX_STATE: Final = 40  # a handler may give its errors any code, and the others need room
+_MAX_STATE_CHARS: Final = 40  # a handler may give its errors any code, and the others need room
 _MIN_LINES: Final = 3
 _MARGIN: Final = 4  # the head, an error's second line, and the cursor
 
@@ -185,7 +185,7 @@ def _run_cells(line: RunLine, *, has_bar: bool) -> tuple[Text | ProgressBar, ...
     return (
         Text(line.run_id, style="bold"),
         Text(line.pipeline),
-        Text(one_line(line.state.on_screen, _MAX_STATE), style=line.state.style),
+        Text(one_line(line.state.on_screen, _MAX_STATE_CHARS), style=line.state.style),
         Text(line.step),
         Text(line.attempt),
         *((_bar(line.fraction),) if has_bar else ()),

@@ -43,10 +43,10 @@ from leasehold.errors import LeaseholdError, UnknownPipelineError
 from leasehold.presentation.formatting import duration
 from leasehold.services.request_bounds import MAX_PAGE_ITEMS
 
-_LONGEST: Final = timedelta(days=1)
+_MAX_DURATION: Final = timedelta(days=1)
 _FASTEST: Final = 100.0
-_MOST_LIVE: Final = 256
-_MOST_LEVELS: Final = 8
+_MAX_LIVE_RUNS: Final = 256
+_MAX_LEVELS: Final = 8
 #: The first line of progress comes after this time, later ones after longer waits.
 _FIRST_REPORT_S: Final = 1.0
 _REPORT_EVERY_S: Final = 5.0
@@ -86,9 +86,9 @@ class LevelsType(click.ParamType[tuple[int, ...]]):
         """Return the numbers, in their order."""
         words = str(value).split(",")
         levels = tuple(int(word) for word in words if word.isascii() and word.isdecimal())
-        is_good = len(levels) == len(words) == len(set(levels)) <= _MOST_LEVELS
-        if not is_good or not all(0 < level <= _MOST_LIVE for level in levels):
-            allowed = f"1 to {_MOST_LIVE}, or up to {_MOST_LEVELS} such numbers as 1,4,16"
+        is_good = len(levels) == len(words) == len(set(levels)) <= _MAX_LEVELS
+        if not is_good or not all(0 < level <= _MAX_LIVE_RUNS for level in levels):
+            allowed = f"1 to {_MAX_LIVE_RUNS}, or up to {_MAX_LEVELS} such numbers as 1,4,16"
             self.fail(f"{str(value)[:60]!r}; allowed: {allowed}.", param, ctx)
         return levels
 
@@ -113,7 +113,7 @@ class LevelsType(click.ParamType[tuple[int, ...]]):
 @click.option(
     "--duration",
     "span",
-    type=SpanType(_LONGEST, "1d"),
+    type=SpanType(_MAX_DURATION, "1d"),
     default="1m",
     show_default=True,
     metavar="SPAN",

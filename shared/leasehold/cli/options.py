@@ -27,7 +27,7 @@ from leasehold.services.request_bounds import MAX_PAGE_ITEMS
 F = TypeVar("F", bound=Callable[..., Any])
 
 #: So many bytes are read of a file: four times what an output may have, room for blanks included.
-_MAX_FILE: Final = 64 * 1024 * 1024
+_MAX_FILE_BYTES: Final = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,9 +194,9 @@ def _text(words: str) -> str:
 
 def _bounded(file: BinaryIO) -> str:
     """Return the text of a file, which may have no end."""
-    content = file.read(_MAX_FILE + 1)
-    if len(content) > _MAX_FILE:
-        raise ValueError(f"it is larger than {_MAX_FILE // 1024**2} MiB")
+    content = file.read(_MAX_FILE_BYTES + 1)
+    if len(content) > _MAX_FILE_BYTES:
+        raise ValueError(f"it is larger than {_MAX_FILE_BYTES // 1024**2} MiB")
     return content.decode("utf-8-sig")
 
 

@@ -27,7 +27,7 @@ from leasehold.presentation.formatting import duration
 _COLUMNS: Final = ("FILE", "BYTES")
 
 #: A terminal is shown no larger file.
-_MOST_SHOWN: Final = 1024 * 1024
+_MAX_TERMINAL_BYTES: Final = 1024 * 1024
 
 
 @click.command()
@@ -100,7 +100,7 @@ def _print_bytes(content: ArtifactContent, answer: TextIO) -> None:
 def _print_text(name: str, content: ArtifactContent, answer: TextIO) -> None:
     """Print a file to a terminal: only text, or it could steer the terminal."""
     problem = f"it has {counted(content.size, 'byte')}"
-    if content.size <= _MOST_SHOWN:
+    if content.size <= _MAX_TERMINAL_BYTES:
         text = _plain_text(b"".join(content.blocks))
         if text is not None:
             click.echo(text, answer, nl=not text.endswith("\n"))
@@ -212,7 +212,7 @@ def output(*, run_id: str, step: str | None, url: str | None, as_json: bool) -> 
 
 
 _CALL_COLUMNS: Final = ("STEP", "TRIAL", "KEY", "TYPE", "ATTEMPT", "TOOK", "BYTES", "RESULT")
-_LONGEST: Final = 80
+_MAX_RESULT_CHARS: Final = 80
 
 
 @click.command()
@@ -250,4 +250,4 @@ def _rows(found: list[CallReport]) -> Iterator[Row]:
 
 
 def _short(one: CallReport) -> str:
-    return one_line(pydantic_core.to_json(one.result).decode(), _LONGEST)
+    return one_line(pydantic_core.to_json(one.result).decode(), _MAX_RESULT_CHARS)

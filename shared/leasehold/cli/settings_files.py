@@ -21,7 +21,7 @@ from leasehold.errors import SettingsFileError
 ENV_FILE: Final = ".env"
 PROJECT_FILE: Final = "pyproject.toml"
 
-_MAX_BYTES: Final = 1024 * 1024
+_MAX_FILE_BYTES: Final = 1024 * 1024
 _PREFIXES: Final = ("LEASEHOLD_", "PIPELINE_")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LINE: Final = re.compile(rf"(?:export\s+)?(?P<name>{_NAME.pattern})\s*=\s*(?P<value>.*)")
@@ -164,7 +164,7 @@ def _text_of(name: str) -> str:
     try:
         if not path.is_file():
             return ""
-        if path.stat().st_size > _MAX_BYTES:
+        if path.stat().st_size > _MAX_FILE_BYTES:
             raise _refused(name, "it is larger than 1 MiB")
         return path.read_text("utf-8-sig")
     except OSError as error:

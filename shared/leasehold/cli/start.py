@@ -30,7 +30,7 @@ from leasehold.cli.run_displays import Display
 from leasehold.cli.stdout import print_json, print_line, print_to_stderr
 from leasehold.cli.streams import note, warn
 from leasehold.cli.watch import (
-    LOOK_EVERY_S,
+    DRAW_EVERY_S,
     View,
     display_on,
     print_result,
@@ -299,4 +299,4 @@ def _note_other_worker(local: InProcessEngine, run_id: str) -> None:
 def _pause(local: InProcessEngine, run_id: str) -> None:
     """Wait a moment, or until the run is over or waits for a person."""
     with contextlib.suppress(TimeoutError):
-        local.wait(run_id, LOOK_EVERY_S)
+        local.wait(run_id, DRAW_EVERY_S)

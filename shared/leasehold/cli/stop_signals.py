@@ -18,11 +18,11 @@ from types import FrameType
 from typing import Final, NoReturn
 
 #: A signal wakes the waiting thread; it looks as often as that besides.
-_LOOK_S: Final = 1.0
-_MANY: Final = 512
+_SIGNAL_POLL_S: Final = 1.0
+_READ_BYTES: Final = 512
 
 #: What follows the first signal within this time is the same one.
-SAME_S: Final = 1.0
+SAME_SIGNAL_S: Final = 1.0
 
 
 class SignalCount:
@@ -40,7 +40,7 @@ class SignalCount:
             number: which signal.
             now: when it was heard, by the monotonic time, in seconds.
         """
-        is_one = self._first is not None and now - self._began < SAME_S
+        is_one = self._first is not None and now - self._began < SAME_SIGNAL_S
         if is_one and signal.SIGTERM in (number, self._first):
             return 0
         if self._first is None:
@@ -89,9 +89,9 @@ class StopSignals:
     def wait(self) -> None:
         """Wait for the first one; in the main thread."""
         while self.name is None:
-            select.select([self._woken_by], [], [], _LOOK_S)
+            select.select([self._woken_by], [], [], _SIGNAL_POLL_S)
             with contextlib.suppress(BlockingIOError):
-                os.read(self._woken_by, _MANY)
+                os.read(self._woken_by, _READ_BYTES)
 
     def _hear(self, number: int, _frame: FrameType | None) -> None:
         count = self._count.add(number, time.monotonic())
@@ -114,11 +114,11 @@ class StopSignals:
 
 
 #: What is registered for the end may take as long: libraries send the last of their logs there.
-LEAVE_S: Final = 1.0
+MAX_LEAVE_S: Final = 1.0
 
 
 def leave(exit_code: int) -> NoReturn:
-    """End this process within `LEAVE_S`, or at once at a further Ctrl-C or SIGTERM.
+    """End this process within `MAX_LEAVE_S`, or at once at a further Ctrl-C or SIGTERM.
 
     Processes that `multiprocessing` knows are terminated: another attempt does their work.
     """
@@ -131,7 +131,7 @@ def leave(exit_code: int) -> NoReturn:
             stream.flush()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM):
         signal.signal(number, now)
-    signal.setitimer(signal.ITIMER_REAL, LEAVE_S)
+    signal.setitimer(signal.ITIMER_REAL, MAX_LEAVE_S)
     library = sys.modules.get("multiprocessing")  # loaded, where there are any
     for process in library.active_children() if library else ():
         with contextlib.suppress(OSError, ValueError):  # it has ended meanwhile

@@ -113,7 +113,7 @@ def _to_nowhere(number: int) -> None:
 
 
 #: After this time a waiting person sees the reason.
-_PATIENCE_S: Final = 1.0
+_SILENT_WAIT_S: Final = 1.0
 
 
 def note(line: str, command: str = "") -> None:
@@ -124,7 +124,7 @@ def note(line: str, command: str = "") -> None:
 @contextlib.contextmanager
 def noted_if_slow(line: str) -> Iterator[None]:
     """Print what is done meanwhile, if it takes longer than people wait without asking."""
-    timer = threading.Timer(_PATIENCE_S, note, [line])
+    timer = threading.Timer(_SILENT_WAIT_S, note, [line])
     timer.daemon = True
     try:
         timer.start()

@@ -49,12 +49,12 @@ from leasehold.worker.stopping.holder import host_name, is_gone
 
 
 #: How often the display is drawn, and a run of this process looked at.
-LOOK_EVERY_S: Final = 0.1
+DRAW_EVERY_S: Final = 0.1
 #: How often another run is read: after a twentieth of the time that it was watched, at most.
 _SHARE: Final = 1 / 20
-_LONGEST_S: Final = 1.0
+_MAX_POLL_S: Final = 1.0
 #: A server that works takes a run within this time.
-_SERVER_TAKES_S: Final = 1.0
+_SERVER_TAKES_RUN_S: Final = 1.0
 _LOOK_FOR_SERVER_S: Final = 5.0
 
 
@@ -97,7 +97,7 @@ def view_of(client: Client, run_id: str, *, patience: float | None = None) -> Vi
     get = partial(_get, client, run_id)
     show = retry_unreachable(get, seconds=patience, report=note_outage)
     trace = retry_unreachable(partial(client.trace, run_id), seconds=patience, report=note_outage)
-    pause = partial(time.sleep, LOOK_EVERY_S)
+    pause = partial(time.sleep, DRAW_EVERY_S)
     look = ServerLook(client).look
     return View(_Paced(show), trace, pause, now=client.connection.now, look_for_server=look)
 
@@ -163,7 +163,7 @@ class ServerLook:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._again_at = time.monotonic() + _SERVER_TAKES_S
+        self._again_at = time.monotonic() + _SERVER_TAKES_RUN_S
         self._has_said = False
 
     def look(self) -> None:
@@ -190,7 +190,7 @@ class _Paced:
         if self._last is None or self._again_at <= time.monotonic():
             self._last = self._read()
             now = time.monotonic()
-            self._again_at = now + min(_LONGEST_S, _SHARE * (now - self._began))
+            self._again_at = now + min(_MAX_POLL_S, _SHARE * (now - self._began))
         return self._last
 
 
@@ -201,7 +201,7 @@ if TYPE_CHECKING:
     from leasehold.cli.live_display import LiveTable
 
 #: So many runs are shown.
-MOST_RUNS: Final = 100
+MAX_RUNS_SHOWN: Final = 100
 #: As often as progress is stored; less often where it takes long to read the runs.
 READ_EVERY_S: Final = 2.0
 _PAUSE_SHARE: Final = 10
@@ -240,13 +240,13 @@ def live_runs(client: Client) -> LiveRuns:
     has_more = False
     for status in _LIVE:
         given_up = False if status is RunStatus.ERROR else None
-        room = MOST_RUNS + 1 - len(runs)  # one more tells whether there are more
+        room = MAX_RUNS_SHOWN + 1 - len(runs)  # one more tells whether there are more
         page = client.page(limit=room, status=status, dead_lettered=given_up)
         runs |= {run.run_id: run for run in page.runs if run.run_id not in runs}
-        has_more |= page.next_page_token is not None or len(runs) > MOST_RUNS
-        if len(runs) > MOST_RUNS:
+        has_more |= page.next_page_token is not None or len(runs) > MAX_RUNS_SHOWN
+        if len(runs) > MAX_RUNS_SHOWN:
             break
-    return LiveRuns(list(runs.values())[:MOST_RUNS], has_more)
+    return LiveRuns(list(runs.values())[:MAX_RUNS_SHOWN], has_more)
 
 
 def runs_display(client: Client, *, as_json: bool) -> LinesOfRuns | LiveTable:
@@ -266,7 +266,7 @@ def _read(client: Client, run_id: str) -> Manifest:
 # The answer of a command that waited for a run: how it ended, and what it gave.
 
 
-_MAX_OUTPUT: Final = 200
+_MAX_OUTPUT_CHARS: Final = 200
 
 
 def read_result(run: Manifest, read: Callable[[str], Any]) -> Any:
@@ -297,7 +297,7 @@ def print_result(run: Manifest, *, url: str | None = None) -> int:
     commands = [command_line("show", *words), command_line("trace", *words)]
     print_line(result_of(run))
     if run.status is RunStatus.COMPLETED:
-        short = value_in_short(run.steps[run.position.step].kept_output, _MAX_OUTPUT)
+        short = value_in_short(run.steps[run.position.step].kept_output, _MAX_OUTPUT_CHARS)
         note(f"output: {short}")
         commands.insert(0, command_line("output", *words))
     if wait := run.waits_for:

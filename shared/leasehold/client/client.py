@@ -83,12 +83,12 @@ from leasehold.services.operate import AS_BEFORE
 from leasehold.services.request_bounds import DEFAULT_PAGE_ITEMS
 
 #: How many runs a list reads at once.
-_PAGE: Final = 200
+_RUNS_PER_PAGE: Final = 200
 
 #: A worker that lives has answered a request for a stack so long after a heartbeat; and how often
 #: to look whether it has.
-_STACK_S: Final = 10.0
-_STACK_LOOK_S: Final = 0.2
+_STACK_TIMEOUT_S: Final = 10.0
+_STACK_POLL_S: Final = 0.2
 
 T = TypeVar("T")
 Page = TypeVar("Page", FilesResponse, CallsResponse)
@@ -555,7 +555,7 @@ class Client:
             TimeoutError: there is no answer so far.
         """
         requested = self.call(calls.stack, None, run)
-        seconds = requested.heartbeat_s + _STACK_S if timeout is None else timeout
+        seconds = requested.heartbeat_s + _STACK_TIMEOUT_S if timeout is None else timeout
         until = time.monotonic() + seconds
         while self._is_awaited(run, requested):
             if time.monotonic() >= until:
@@ -564,7 +564,7 @@ class Client:
                     f"hears of it with its next heartbeat, one each {requested.heartbeat_s:g} s; "
                     f"the trace has it once it has answered"
                 )
-            time.sleep(min(_STACK_LOOK_S, max(0.0, until - time.monotonic())))
+            time.sleep(min(_STACK_POLL_S, max(0.0, until - time.monotonic())))
         for event in reversed(self.trace(run)):
             if event.type is TraceType.STACK_TAKEN and event.at >= requested.requested_at:
                 return event
@@ -797,7 +797,7 @@ def pages_of(page: Callable[..., RunsResponse], wanted: Filters) -> Iterator[lis
     """Yield the runs that fit, a page at a time, each read when it is due."""
     token: str | None = None
     while True:
-        found = page(limit=_PAGE, page_token=token, **wanted)
+        found = page(limit=_RUNS_PER_PAGE, page_token=token, **wanted)
         yield found.runs
         if (token := found.next_page_token) is None:
             return

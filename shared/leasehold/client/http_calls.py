@@ -28,7 +28,7 @@ from leasehold.errors import (
 from leasehold.ports.artifacts import ArtifactContent
 
 #: How long one answer may take, and how long it may be silent meanwhile.
-TIMEOUT_S: Final = 30.0
+ANSWER_TIMEOUT_S: Final = 30.0
 
 #: What a server, or a proxy before it, answers while it is away for a moment.
 _NOT_NOW: Final = frozenset(
@@ -41,10 +41,10 @@ _NOT_NOW: Final = frozenset(
 )
 
 #: The server at the address may send anything; no answer of the runs API is longer.
-_MOST_BYTES: Final = 64 * 1024 * 1024
-_MOST_DIGITS: Final = 20
+_MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
+_MAX_DIGITS: Final = 20
 _CHUNK: Final = 64 * 1024
-_LONGEST_MESSAGE: Final = 1000
+_MAX_MESSAGE_CHARS: Final = 1000
 
 #: A file of any size is read in blocks of this size.
 _BLOCK_BYTES: Final = 1024 * 1024
@@ -110,7 +110,7 @@ class RunsApi:
         body: Any = None,
         *,
         headers: Mapping[str, str] | None = None,
-        timeout: float = TIMEOUT_S,
+        timeout: float = ANSWER_TIMEOUT_S,
     ) -> tuple[int, Any]:
         """Return status and answer of a GET, or with a body of a POST; `timeout` in seconds."""
         data = None if body is None else json.dumps(body).encode()
@@ -119,7 +119,7 @@ class RunsApi:
             text = _whole(answer, timeout)
         return answer.status, self._json(answer, text)
 
-    def text(self, path: str, timeout: float = TIMEOUT_S) -> str:
+    def text(self, path: str, timeout: float = ANSWER_TIMEOUT_S) -> str:
         """Return the answer of a GET that is a plain text."""
         with self._answer(path, timeout=timeout) as answer, self._translated(timeout):
             text = _whole(answer, timeout)
@@ -150,7 +150,7 @@ class RunsApi:
         path: str,
         data: bytes | None = None,
         headers: Mapping[str, str] | None = None,
-        timeout: float = TIMEOUT_S,
+        timeout: float = ANSWER_TIMEOUT_S,
     ) -> http.client.HTTPResponse:
         """Return the answer of the server, to be read and closed, unless it is an error."""
         sent = {**(headers or {}), **self._signed}
@@ -160,7 +160,7 @@ class RunsApi:
             return answer
 
     @contextmanager
-    def _translated(self, timeout: float = TIMEOUT_S) -> Iterator[None]:
+    def _translated(self, timeout: float = ANSWER_TIMEOUT_S) -> Iterator[None]:
         """Translate what the library raises."""
         try:
             yield
@@ -182,8 +182,8 @@ class RunsApi:
             raise ServerRefusedError(message=message) from None
 
     def _json(self, answer: Any, text: bytes) -> Any:
-        if len(text) > _MOST_BYTES:
-            raise self._refused(f"answers with something larger than {_MOST_BYTES:,} bytes")
+        if len(text) > _MAX_ANSWER_BYTES:
+            raise self._refused(f"answers with something larger than {_MAX_ANSWER_BYTES:,} bytes")
         try:
             return json.loads(text)
         except (ValueError, RecursionError):
@@ -195,7 +195,7 @@ class RunsApi:
     def _refusal(self, answer: urllib.error.HTTPError, timeout: float) -> LeaseholdError:
         """Return the error that an answer is."""
         if HTTPStatus.MULTIPLE_CHOICES <= answer.code < HTTPStatus.BAD_REQUEST:
-            place = str(answer.headers.get("Location"))[:_LONGEST_MESSAGE]
+            place = str(answer.headers.get("Location"))[:_MAX_MESSAGE_CHARS]
             return self._refused(f"redirects to {place}, which is not followed: name that address")
         found = _error(answer, timeout)
         if answer.code in _NOT_NOW:
@@ -235,11 +235,11 @@ def _whole(answer: Any, timeout: float) -> bytes:
     """
     until = time.monotonic() + timeout
     given = answer.headers.get("Content-Length", "")
-    is_size = given.isascii() and given.isdigit() and len(given) <= _MOST_DIGITS
+    is_size = given.isascii() and given.isdigit() and len(given) <= _MAX_DIGITS
     left = int(given) if is_size else None
     chunks: list[bytes] = []
     size = 0
-    while left != 0 and size <= _MOST_BYTES:
+    while left != 0 and size <= _MAX_ANSWER_BYTES:
         chunk = answer.read1(_CHUNK if left is None else min(left, _CHUNK))
         if not chunk:
             if left:
@@ -261,7 +261,7 @@ def _error(answer: urllib.error.HTTPError, timeout: float) -> ErrorInfo:
     try:
         found = json.loads(_whole(answer, timeout))["error"]
         code, details = found.get("code"), found.get("details")
-        message = found["message"][:_LONGEST_MESSAGE]
+        message = found["message"][:_MAX_MESSAGE_CHARS]
         return ErrorInfo(
             code=code if isinstance(code, str) else None,
             message=message,

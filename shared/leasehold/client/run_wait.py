@@ -14,7 +14,7 @@ from leasehold.errors import LeaseholdError
 
 
 #: How long a caller who waits tolerates a server that does not answer, as in a restart.
-PATIENCE_S: Final = 20.0
+OUTAGE_PATIENCE_S: Final = 20.0
 #: How soon such a caller asks again.
 ASK_AGAIN_S: Final = 0.2
 
@@ -25,7 +25,7 @@ class Patience:
     """Tolerates outages, each for a while from the first error in a row on.
 
     Args:
-        seconds: how long; None: `PATIENCE_S`.
+        seconds: how long; None: `OUTAGE_PATIENCE_S`.
     """
 
     def __init__(self, seconds: float | None = None) -> None:
@@ -36,7 +36,7 @@ class Patience:
         """Return where the same call may be made again, or raise the error."""
         now = time.monotonic()
         if self._until is None:
-            self._until = now + (PATIENCE_S if self._seconds is None else self._seconds)
+            self._until = now + (OUTAGE_PATIENCE_S if self._seconds is None else self._seconds)
         if not error.retryable or now > self._until:
             raise error
 
@@ -60,7 +60,7 @@ def retry_unreachable(
 
     Args:
         call: reads something.
-        seconds: how long an outage is tolerated; None: `PATIENCE_S`.
+        seconds: how long an outage is tolerated; None: `OUTAGE_PATIENCE_S`.
         report: given the error when an outage begins, and None when it is over.
     """
 
@@ -87,8 +87,8 @@ def retry_unreachable(
 OnChange = Callable[[Manifest], object]
 
 #: The first polls follow each other quickly; then each comes after half of the time so far.
-_SHORTEST_S: Final = 0.05
-_LONGEST_S: Final = 1.0
+_MIN_POLL_S: Final = 0.05
+_MAX_POLL_S: Final = 1.0
 _SHARE: Final = 0.5
 
 
@@ -157,8 +157,8 @@ class RunWait:
         left = math.inf if self._timeout is None else self._timeout - passed
         if left <= 0:
             raise TimeoutError(f"{self._state()} after {self._timeout:g} s")
-        least = _SHORTEST_S if self._patience.is_fresh else ASK_AGAIN_S
-        return min(max(least, passed * _SHARE), _LONGEST_S, left)
+        least = _MIN_POLL_S if self._patience.is_fresh else ASK_AGAIN_S
+        return min(max(least, passed * _SHARE), _MAX_POLL_S, left)
 
     def _state(self) -> str:
         run = self._run

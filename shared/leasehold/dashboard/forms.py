@@ -22,8 +22,8 @@ from leasehold.domain.timestamps import stamp
 from leasehold.errors import InvalidRequestError
 
 _SECRET_BYTES: Final = 16
-_LONGEST_WHY: Final = 100
-_LONGEST_HOURS: Final = 24 * 366
+_MAX_PROBLEM_CHARS: Final = 100
+_MAX_OVERRIDE_HOURS: Final = 24 * 366
 #: Fields of a list, and not of its filter.
 _OF_LISTS: Final = ("limit", "pageToken")
 
@@ -93,13 +93,13 @@ def json_field(name: str, text: str) -> Any:
     try:
         return json_value(text)
     except ValueError as error:
-        allowed = f"JSON ({str(error)[:_LONGEST_WHY]})"
+        allowed = f"JSON ({str(error)[:_MAX_PROBLEM_CHARS]})"
         raise InvalidRequestError(field=name, value=text[:100], allowed=allowed) from None
 
 
 def _hours(text: str) -> float:
     hours = _number("hours", float)(text)
-    if not 0 < hours <= _LONGEST_HOURS:
+    if not 0 < hours <= _MAX_OVERRIDE_HOURS:
         raise InvalidRequestError(field="hours", value=text[:100], allowed="hours, at most a year")
     return hours
 

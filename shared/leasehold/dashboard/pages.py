@@ -33,7 +33,7 @@ from leasehold.domain.trace import TraceType
 from leasehold.domain.trials import trials_of
 from leasehold.errors import LeaseholdError, StoreUnavailableError
 from leasehold.frozen import dataclass
-from leasehold.presentation.attempts import MOST_BARS, WIDTH, DrawnCall, attempt_bars
+from leasehold.presentation.attempts import LINE_UNITS, MAX_BARS, DrawnCall, attempt_bars
 from leasehold.presentation.event_line import event_reason, next_attempt
 from leasehold.presentation.filter_words import filter_words
 from leasehold.presentation.run_state import kept_line, state_and_reason
@@ -44,9 +44,9 @@ from leasehold.services.engine import Engine
 from leasehold.services.paging import WHOLE_RUNS
 from leasehold.services.read_runs import page_mark, run_mark
 
-#: Seconds between two polls: while something moves, and while something might begin to.
-MOVING_S: Final = 2
-IDLE_S: Final = 10
+#: Between two polls: while something moves, and while something might begin to.
+MOVING_POLL_S: Final = 2
+IDLE_POLL_S: Final = 10
 #: So many runs in trouble stand above the newest ones, of each kind.
 _OF_A_KIND: Final = 3
 _FILES: Final = 50
@@ -190,7 +190,7 @@ def _runs(at: PageRequest) -> Shown:
     in_trouble = list(_in_trouble(at, counts.states)) if is_first else []
     given = at.given
     if is_first and "limit" not in texts:
-        given = given.model_copy(update={"limit": _MOST_ROWS - len(in_trouble)})
+        given = given.model_copy(update={"limit": _MAX_ROWS - len(in_trouble)})
     page = at.ask(calls.overview, given) if at.problem is None else None
     runs = page.runs if page else []
     if is_first:
@@ -217,7 +217,7 @@ def _runs(at: PageRequest) -> Shown:
             "state_and_reason": state_and_reason,
             "words": _words_of_filter(at.given) if page else [],
         },
-        poll_s=MOVING_S if moves else IDLE_S,
+        poll_s=MOVING_POLL_S if moves else IDLE_POLL_S,
     )
 
 
@@ -227,7 +227,7 @@ _TROUBLED: Final = (
     ("dead_lettered", RunsQuery(dead_lettered=True, limit=_OF_A_KIND)),
     ("retrying", RunsQuery(status=RunStatus.ERROR, dead_lettered=False, limit=_OF_A_KIND)),
 )
-_MOST_ROWS: Final = WHOLE_RUNS - 1
+_MAX_ROWS: Final = WHOLE_RUNS - 1
 
 
 def _in_trouble(at: PageRequest, counts: Any) -> Iterator[Any]:
@@ -302,9 +302,9 @@ def _run(at: PageRequest) -> Shown:
             "dead_letter": entry,
             "next_attempt": next_attempt(run),
             "bars": (bars := attempt_bars(run, events, at.now, _calls(at, run))),
-            "has_more_bars": len(bars) == MOST_BARS,
+            "has_more_bars": len(bars) == MAX_BARS,
             "ticks": _TICKS,
-            "width": WIDTH,
+            "width": LINE_UNITS,
             "events": events[-_EVENTS:],
             "earlier_events": max(len(events) - _EVENTS, 0),
             "event_reason": event_reason,
@@ -322,8 +322,15 @@ def _run(at: PageRequest) -> Shown:
             "children": _children(at, run),
             "spared": sum(one.calls.spared for one in run.steps.values() if one.calls),
         },
-        poll_s=MOVING_S if run.is_moving else IDLE_S if owes or not run.is_terminal else 0,
+        poll_s=_poll_s(run, owes=owes),
     )
+
+
+def _poll_s(run: Manifest, *, owes: bool) -> int:
+    """Return after how many seconds the page of a run asks again; 0: never."""
+    if run.is_moving:
+        return MOVING_POLL_S
+    return IDLE_POLL_S if owes or not run.is_terminal else 0
 
 
 def _children(at: PageRequest, run: Manifest) -> ChildrenResponse | None:
@@ -410,7 +417,7 @@ def _batch(at: PageRequest, given: Any, answer: Any, form: Mapping[str, str]) ->
 
 #: What a batch came to, for the page of its runs: the mark of their filter, numbers and codes.
 _BATCH_NOTE: Final = re.compile(r"(\w{8})\.([a-z]+)\.(\d+)\.(\d+)\.([01])((?:\.[a-z_]+-\d+)*)")
-_MOST_CODES: Final = 5
+_MAX_CODES_SHOWN: Final = 5
 
 
 def batch_note(query: str, given: Any, answer: Any) -> str:
@@ -418,7 +425,7 @@ def batch_note(query: str, given: Any, answer: Any) -> str:
 
     A page that answered the form itself would do the batch again when it is loaded anew.
     """
-    codes = Counter(one.code for one in answer.refused).most_common(_MOST_CODES)
+    codes = Counter(one.code for one in answer.refused).most_common(_MAX_CODES_SHOWN)
     is_cut = answer.matched - len(answer.refused) >= given.limit
     refused = [f"{code}-{count}" for code, count in codes]
     parts = (digest(query)[:8], given.action, answer.matched, answer.changed, int(is_cut), *refused)
@@ -465,7 +472,7 @@ def _registry(at: PageRequest) -> Shown:
         "may_change": Right.CHANGE in at.rights,
         "pauses": at.ask(calls.pauses).pauses,
     }
-    return Shown("registry.html", "Limits in force", values, IDLE_S)
+    return Shown("registry.html", "Limits in force", values, IDLE_POLL_S)
 
 
 def _deliveries(at: PageRequest) -> Shown:
@@ -480,7 +487,7 @@ def _deliveries(at: PageRequest) -> Shown:
             "delivery_states": list(DeliveryState),
             "may_tell": Right.CHANGE in at.rights,
         },
-        IDLE_S,
+        IDLE_POLL_S,
     )
 
 
@@ -494,7 +501,7 @@ def _audit(at: PageRequest) -> Shown:
 
 
 def _workers(at: PageRequest) -> Shown:
-    return Shown("workers.html", "Workers", {"workers": at.ask(calls.workers).workers}, IDLE_S)
+    return Shown("workers.html", "Workers", {"workers": at.ask(calls.workers).workers}, IDLE_POLL_S)
 
 
 def _schedules(at: PageRequest) -> Shown:
@@ -502,7 +509,7 @@ def _schedules(at: PageRequest) -> Shown:
         "schedules": at.ask(calls.schedules).schedules,
         "may_change": Right.CHANGE in at.rights,
     }
-    return Shown("schedules.html", "Schedules", values, IDLE_S)
+    return Shown("schedules.html", "Schedules", values, IDLE_POLL_S)
 
 
 def _budgets(at: PageRequest) -> Shown:

@@ -22,8 +22,8 @@ from leasehold.presentation.run_state import overlay_of, state_of, status_icon
 
 _FOLDER: Final = Path(__file__).parent
 #: A value is shown up to here; the whole of it is behind a link.
-MOST_SHOWN: Final = 4000
-_LONGEST_LINE: Final = 300
+MAX_VALUE_SHOWN_CHARS: Final = 4000
+_MAX_LINE_CHARS: Final = 300
 #: A list of 50 runs, a style sheet and a script travel in 40 KB.
 STATIC_TYPES: Final[Mapping[str, str]] = {
     "dashboard.css": "text/css",
@@ -100,7 +100,7 @@ def _environment() -> Environment:
     return environment
 
 
-def _line(value: object, most: int = _LONGEST_LINE) -> str:
+def _line(value: object, most: int = _MAX_LINE_CHARS) -> str:
     """Return a text of strangers in one line."""
     return one_line(str(value), most)
 
@@ -110,7 +110,7 @@ def _text(value: object) -> str:
     return "\n".join(printable(line) for line in str(value).split("\n"))
 
 
-def _short(value: object, most: int = MOST_SHOWN) -> str:
+def _short(value: object, most: int = MAX_VALUE_SHOWN_CHARS) -> str:
     """Return the begin of a long text."""
     text = _text(value)
     return text if len(text) <= most else f"{text[:most]}…"

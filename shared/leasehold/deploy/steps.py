@@ -34,14 +34,14 @@ from leasehold.frozen import dataclass
 from leasehold.google_clients.call_errors import exists_already, explain, may_pass
 
 _T = TypeVar("_T")
-_TRIES: Final = 5
+_MAX_TRIES: Final = 5
 #: No call takes longer, whatever trickles in; what is made by an operation has 180 s.
-_LONGEST_CALL_S: Final = 240.0
+_MAX_CALL_S: Final = 240.0
 #: A service that is silent for this time would delay each further call as well.
-_SILENCE_S: Final = 10.0
+_MAX_SILENCE_S: Final = 10.0
 #: Firestore builds an index in some minutes, and refuses others meanwhile. Who waits so long and
 #: nothing gets through waits for something else.
-_BUSY_S: Final = 900.0
+_MAX_BUSY_S: Final = 900.0
 _BUSY_PAUSES: Final = doubling(timedelta(seconds=2), timedelta(seconds=30))
 _CALLS: Final = KeptThreads("call")
 
@@ -95,7 +95,7 @@ class Patience:
 
     def __init__(
         self,
-        tries: int = _TRIES,
+        tries: int = _MAX_TRIES,
         first: float = 0.5,
         total: float = 60.0,
         sleep: Callable[[float], object] = time.sleep,
@@ -130,7 +130,7 @@ class Patience:
             except BusyError as busy:
                 if busy.progressed:
                     self._busy, pauses_s = 0.0, _BUSY_PAUSES.waits_s()
-                if self._busy >= _BUSY_S:
+                if self._busy >= _MAX_BUSY_S:
                     raise NotYetError(f"{busy}: apply again in some minutes") from busy
                 if not self._is_told:
                     self._tell(f"waiting for {busy}; what is refused meanwhile is tried again.")
@@ -138,7 +138,7 @@ class Patience:
                 self._sleep(pause := next(pauses_s))
                 self._busy += pause
             else:
-                if self._busy < _BUSY_S:
+                if self._busy < _MAX_BUSY_S:
                     self._busy = 0.0
                 return done
 
@@ -179,7 +179,7 @@ class Patience:
         except Exception as error:
             if may_pass(error):
                 self._left -= lost
-                if lost >= _SILENCE_S:
+                if lost >= _MAX_SILENCE_S:
                     self._silent.add(kind)
             raise
 
@@ -191,7 +191,7 @@ class Patience:
 def _bounded(what: Callable[[], _T]) -> _T:
     """Return what it returns; a call that goes on forever is left behind."""
     call = _CALLS.start_call(what)
-    return what() if call is None else call.result(_LONGEST_CALL_S)
+    return what() if call is None else call.result(_MAX_CALL_S)
 
 
 def survey(

@@ -26,11 +26,11 @@ from leasehold.registry.functions import FunctionEntry, FunctionTable, Trigger
 from leasehold.registry.pipelines import Catalog
 
 #: A server that accepts no request within this time failed to start.
-START_S: Final = 30.0
+START_TIMEOUT_S: Final = 30.0
 #: A server that ran for longer than this did not die of its start.
-LONGEST_RESTART_S: Final = 10.0
+MAX_RESTART_WAIT_S: Final = 10.0
 #: The waits before a server that died is started again, while it keeps dying.
-RESTARTS: Final = doubling(timedelta(seconds=0.2), timedelta(seconds=LONGEST_RESTART_S))
+RESTARTS: Final = doubling(timedelta(seconds=0.2), timedelta(seconds=MAX_RESTART_WAIT_S))
 
 _HOST: Final = "127.0.0.1"
 _BACKLOG: Final = 2048  # as gunicorn has it
@@ -38,7 +38,7 @@ _BACKLOG: Final = 2048  # as gunicorn has it
 _NOT_GIVEN: Final = range(20_000, 32_768)
 _POLL_S: Final = 0.05
 #: A server that drained ends its own workers; this much longer for one that cannot.
-_EXTRA_S: Final = 1.0
+_KILL_AFTER_DRAIN_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class FunctionProcesses:
                 return
             if self._stopping.wait(0 if servers else _POLL_S):
                 return
-        raise self._unavailable(f"it does not answer within {START_S:g} s")
+        raise self._unavailable(f"it does not answer within {START_TIMEOUT_S:g} s")
 
     def take_over(self, deadline: float) -> None:
         """Have a server answer in place of what did until now; `deadline` is monotonic seconds.
@@ -189,7 +189,7 @@ class FunctionProcesses:
             server.stopping.wait()
             if self._stopping.is_set():
                 return
-            if time.monotonic() - began > LONGEST_RESTART_S:
+            if time.monotonic() - began > MAX_RESTART_WAIT_S:
                 deaths = 0
             deaths += 1
             wait = RESTARTS.wait_s(deaths)
@@ -213,7 +213,7 @@ class FunctionProcesses:
 
     def _drain(self, server: ServerProcess) -> None:
         """Wait until a server that was replaced ended; kill what is left of it then."""
-        if not server.wait(DRAIN_S + _EXTRA_S):
+        if not server.wait(DRAIN_S + _KILL_AFTER_DRAIN_S):
             self.report(f"{self.function.name} did not end in time and is killed")
         self._kill(server)
 

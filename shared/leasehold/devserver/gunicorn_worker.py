@@ -12,10 +12,10 @@ from typing import Any, Final
 from gunicorn.workers.gthread import TConn, ThreadWorker
 
 #: A request that is not complete by then never will be: on loopback it takes milliseconds.
-REQUEST_S: Final = 10.0
+MAX_REQUEST_S: Final = 10.0
 
 #: A connection that is silent for this long takes no thread; it is read when it sends again.
-SILENCE_S: Final = 0.05
+MAX_SILENCE_S: Final = 0.05
 
 
 class Connection(socket.socket):
@@ -55,10 +55,10 @@ class RequestTimeoutWorker(ThreadWorker):  # type: ignore[misc] # gunicorn has n
             kind = (plain.family, plain.type, plain.proto)
             conn.sock = Connection(*kind, fileno=plain.detach())
             conn.wait_for_data = partial(_wait_for_data, conn)
-        conn.sock.over_at = time.monotonic() + REQUEST_S
+        conn.sock.over_at = time.monotonic() + MAX_REQUEST_S
         return super().handle(conn)
 
 
 def _wait_for_data(conn: TConn, timeout: float) -> bool:
     """Wait for the first bytes, but not long in a thread that others need."""
-    return bool(TConn.wait_for_data(conn, min(timeout, SILENCE_S)))
+    return bool(TConn.wait_for_data(conn, min(timeout, MAX_SILENCE_S)))

@@ -15,7 +15,7 @@ from leasehold.errors import SettingError
 _HOST: Final = "127.0.0.1"  # reachable from this machine alone
 
 #: A connection that is silent for this long in the middle of a request is closed.
-_REQUEST_S: Final = 10.0
+_MAX_SILENCE_S: Final = 10.0
 
 
 class LoopbackServer:
@@ -78,7 +78,7 @@ class LoopbackServer:
 class _Handler(WSGIRequestHandler):
     """Logs nothing: neither requests nor those that break off are worth a line each."""
 
-    timeout = _REQUEST_S  # for each read; its own thread reads
+    timeout = _MAX_SILENCE_S  # for each read; its own thread reads
 
     def make_environ(self) -> Any:
         """Return the WSGI environment of the request; a body in chunks is empty in it.

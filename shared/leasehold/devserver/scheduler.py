@@ -20,7 +20,7 @@ from leasehold.registry.functions import FunctionEntry
 #: Cloud Scheduler calls the sweep once a minute; one machine can afford to look more often.
 TICK_S: Final = 5.0
 #: A time of day that jumps, or a machine that slept, is noticed after this long at most.
-_MAX_WAIT_S: Final = 1.0
+_MAX_SLEEP_S: Final = 1.0
 
 
 class Scheduler:
@@ -86,7 +86,7 @@ class Scheduler:
         if self._every is not None:
             return not self._stopping.wait(self._every)
         while (left := (self._due - self._clock.now()).total_seconds()) > 0:
-            if self._stopping.wait(min(left, _MAX_WAIT_S)):
+            if self._stopping.wait(min(left, _MAX_SLEEP_S)):
                 return False
         self._due = self._next_due()  # one that comes while this is answered is not left out
         return not self._stopping.is_set()

@@ -24,7 +24,7 @@ from leasehold.devserver.cloud_tasks import CloudTasksDouble, HttpTask, QueueSet
 from leasehold.devserver.cloud_tasks.task import UNLIMITED
 from leasehold.devserver.events import EventsDouble
 from leasehold.devserver.function_processes import (
-    START_S,
+    START_TIMEOUT_S,
     Function,
     FunctionProcesses,
     among,
@@ -59,7 +59,7 @@ from leasehold.worker.stopping.holder import host_name, is_gone
 
 #: The kernel closes the connections of a process shortly before the process is gone, so it is
 #: looked at again after each of these waits. A process that is there after all of them is alive.
-_WAITS_S: Final = (0.0, 0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.4)
+_GONE_WAITS_S: Final = (0.0, 0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.4)
 
 
 class CrashDetector:
@@ -112,7 +112,7 @@ class CrashDetector:
 
     def _check(self, run_id: str) -> None:
         try:
-            if any(self._end_lease_if_gone(run_id, wait) for wait in _WAITS_S):
+            if any(self._end_lease_if_gone(run_id, wait) for wait in _GONE_WAITS_S):
                 self._report(f"the worker of run {run_id} died; its lease is ended")
         except UnknownRunError:
             return  # the task is not of this engine
@@ -155,7 +155,7 @@ QUEUES: Final = QueueSettings(
 _WORDS: Final = {"manage_lease": "leases"}
 
 #: How often the files of the project are looked at.
-_LOOK_S: Final = 0.5
+_FILES_POLL_S: Final = 0.5
 
 CHANGED: Final = (
     "the code on disk changed since this server started, and every attempt here still runs the "
@@ -163,10 +163,10 @@ CHANGED: Final = (
 )
 
 #: So long messages that are due are still delivered when it stops; later ones stay due.
-ANNOUNCE_S: Final = 2.0
+ANNOUNCE_TIMEOUT_S: Final = 2.0
 
 #: How long the start waits for the worker note, which others read.
-_NOTED_WITHIN_S: Final = 2.0
+_NOTE_TIMEOUT_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,11 +278,11 @@ class DevServer:
             bundle.engine, is_gone=_is_gone, kill_orphans=self._kill_orphans, report=self._report
         )
         self.tasks.on_dropped(self.crash_detector.on_dropped)
-        deadline = time.monotonic() + START_S
+        deadline = time.monotonic() + START_TIMEOUT_S
         for processes in self._processes:
             processes.wait_until_ready(deadline)
         self._adopt(bundle)
-        self._presence.note(bundle.engine, patience_s=_NOTED_WITHIN_S)
+        self._presence.note(bundle.engine, patience_s=_NOTE_TIMEOUT_S)
         for line in other_projects(bundle.engine):
             self._report(line)
         for scheduler in self._schedulers:
@@ -313,7 +313,7 @@ class DevServer:
         last = [it for it in self._processes if it.function in self._announcing]
         _end([it for it in self._processes if it not in last], at_once)
         if self.events is not None:
-            self.events.drain(ANNOUNCE_S, at_once)
+            self.events.drain(ANNOUNCE_TIMEOUT_S, at_once)
         _end(last, at_once)
         self.tasks.stop()
         if self.events is not None:
@@ -326,7 +326,7 @@ class DevServer:
         """Say that the code on disk changed; with reload, have all functions begin with it."""
         assert self._bundle is not None  # noqa: S101 - it is started
         sources = self._bundle.sources
-        while not self._stopping.wait(_LOOK_S):
+        while not self._stopping.wait(_FILES_POLL_S):
             if not sources.has_changed():
                 continue
             if not self._reloads:

@@ -45,7 +45,7 @@ _BOUNDS: Final = {
 _WITH_PAGES: Final = "serve_api"
 
 #: How often workers that drain get the signal to end.
-_REPEAT_S: Final = 0.5
+_SIGNAL_EVERY_S: Final = 0.5
 
 #: In place of gunicorn's worker for threads. A server with one thread has gunicorn's sync worker.
 _THREADED: Final = {"worker_class": "leasehold.devserver.gunicorn_worker.RequestTimeoutWorker"}
@@ -146,7 +146,7 @@ def wait_until_it_may_accept(states: int) -> None:
 def _repeat_stop(arbiter: Any) -> None:
     """Signal the workers until they end: one that was just forked has no handler yet."""
     while arbiter.WORKERS:
-        time.sleep(_REPEAT_S)
+        time.sleep(_SIGNAL_EVERY_S)
         arbiter.kill_workers(signal.SIGTERM)
 
 

@@ -127,8 +127,8 @@ class ServerProcess:
 
 
 #: What is killed may have just started something more: it is looked for again, this often.
-_LOOKS: Final = 20
-_BETWEEN_S: Final = 0.005
+_KILL_ROUNDS: Final = 20
+_BETWEEN_ROUNDS_S: Final = 0.005
 _VARIABLE: Final = f"{HOLDER}=".encode()
 
 
@@ -157,7 +157,7 @@ def kill_orphans(server: int, holder: str | None = None) -> int:
         holder: the worker; None: the server itself is gone, and all of its session is meant.
     """
     killed: set[tuple[int, str]] = set()
-    for _ in range(_LOOKS):
+    for _ in range(_KILL_ROUNDS):
         orphans = orphans_of(running_processes(), server, holder)
         if not orphans:
             break
@@ -166,7 +166,7 @@ def kill_orphans(server: int, holder: str | None = None) -> int:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(process.pid, signal.SIGKILL)
                 killed.add((process.pid, process.started))
-        time.sleep(_BETWEEN_S)
+        time.sleep(_BETWEEN_ROUNDS_S)
     return len(killed)
 
 

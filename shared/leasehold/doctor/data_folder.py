@@ -20,12 +20,12 @@ from leasehold.ports.clock import Clock
 from leasehold.registry.settings import SETTINGS
 
 #: With less, a run of a few large outputs fills the disk.
-_LEAST_BYTES: Final = 200 * 1024**2
-_LEAST_FILES: Final = 1000
+_MIN_FREE_BYTES: Final = 200 * 1024**2
+_MIN_FREE_FILES: Final = 1000
 #: Of each of its folders so many names are looked at.
-_MOST_ENTRIES: Final = 10_000
+_MAX_ENTRIES_READ: Final = 10_000
 #: How long the file of the store is checked; 1 GB takes about so long.
-_CHECK_S: Final = 5.0
+_MAX_CHECK_S: Final = 5.0
 _BESIDE: Final = ("", "-wal", "-shm")
 
 
@@ -74,7 +74,7 @@ def _linked(folder: Path | None) -> Iterator[Finding]:
     with contextlib.suppress(OSError):
         for place in [folder] if runs.is_symlink() or not runs.is_dir() else [folder, runs]:
             with os.scandir(place) as entries:
-                for entry in islice(entries, _MOST_ENTRIES):
+                for entry in islice(entries, _MAX_ENTRIES_READ):
                     if entry.is_symlink():
                         message = (
                             f"{entry.path} is a link, and none below the folder of the artifacts "
@@ -139,13 +139,13 @@ def _of_another_user(paths: list[Path]) -> Iterator[Finding]:
 def little_space(place: Path, status: os.statvfs_result) -> Iterator[Finding]:
     """Yield a finding where hardly anything more can be written."""
     free = status.f_bavail * status.f_frsize
-    if free < _LEAST_BYTES:
+    if free < _MIN_FREE_BYTES:
         message = (
             f"{place} has {free // 1024**2} MiB free: a full disk is an outage, and runs wait "
             "until it has space."
         )
         yield Finding("little_space", message, f"df -h {shlex.quote(str(place))}")
-    elif status.f_files > 0 and status.f_favail < _LEAST_FILES:
+    elif status.f_files > 0 and status.f_favail < _MIN_FREE_FILES:
         message = f"{place} has room for {counted(status.f_favail, 'more file')} only."
         yield Finding("little_space", message, f"df -i {shlex.quote(str(place))}")
 
@@ -204,7 +204,7 @@ def store_damages(setup: Setup, clock: Clock) -> Iterator[Finding]:
             yield Finding("store_gone", message, f"ls -l {named()}*")
         return
     try:
-        damages, is_whole = file_damages(file, clock, _CHECK_S)
+        damages, is_whole = file_damages(file, clock, _MAX_CHECK_S)
     except (StoreUnavailableError, StoreVersionError) as error:
         yield Finding(error.code, error.message)
         return
@@ -213,7 +213,7 @@ def store_damages(setup: Setup, clock: Clock) -> Iterator[Finding]:
         repair = f"sqlite3 {named()} .recover | sqlite3 {named()}.recovered"
         yield Finding("store_damaged", message, repair)
     if not is_whole:
-        message = f"{file} was checked in part: it takes more than {_CHECK_S:g} s."
+        message = f"{file} was checked in part: it takes more than {_MAX_CHECK_S:g} s."
         repair = f"sqlite3 {named()} 'PRAGMA quick_check'"
         yield Finding("store_large", message, repair, kind=Kind.WARNING)
 

@@ -31,10 +31,10 @@ from leasehold.registry.functions import FunctionEntry, Secret
 if TYPE_CHECKING:
     from leasehold.deploy.resources.scheduler_job import SchedulerJob
 
-_SHOWN: Final = 3
-_MOST: Final = 120
+_MAX_NAMES_SHOWN: Final = 3
+_MAX_WORDS_CHARS: Final = 120
 #: What Cloud Tasks waits by default. A task that waits longer is out of sight that long.
-_LONGEST_WAIT_S: Final = 600.0
+_MAX_QUEUE_WAIT_S: Final = 600.0
 
 
 class By(Enum):
@@ -102,7 +102,7 @@ HARMS: Final[Mapping[tuple[str, str], Harm]] = {
     ("queue", "max-backoff"): Harm(
         "queue_backoff",
         "after an outage runs go on that much later than they could",
-        is_one=lambda it: _s(it.found) > _LONGEST_WAIT_S,
+        is_one=lambda it: _s(it.found) > _MAX_QUEUE_WAIT_S,
     ),
     ("scheduler job", State.MISSING): Harm("job_missing", "the function never runs"),
     ("scheduler job", "state"): Harm("job_paused", "the function is not called"),
@@ -224,7 +224,7 @@ def jobs(deployment: Deployment) -> Iterator[Finding]:
 def _last_call(deployment: Deployment, one: SchedulerJob) -> Iterator[Finding]:
     job = deployment.clients.scheduler.get_job({"name": one.full_name}, **ONE_TRY)
     if job.status.code:
-        why = one_line(job.status.message, _MOST) or f"status {job.status.code}"
+        why = one_line(job.status.message, _MAX_WORDS_CHARS) or f"status {job.status.code}"
         at = f" at {job.last_attempt_time:%Y-%m-%dT%H:%M:%SZ}" if job.last_attempt_time else ""
         message = f"The last call of job {one.name}{at} failed ({why})."
         of_job = f"'resource.labels.job_id=\"{one.name}\"'"
@@ -304,7 +304,10 @@ def _harms(resource: Resource, look: Look) -> Iterator[tuple[Harm, str, str]]:
     for it in look.differences:
         harm = HARMS.get((resource.kind, it.field)) or HARMS.get((resource.kind, "*"))
         if harm and harm.is_one(it):
-            found, wanted = one_line(it.found, _MOST), one_line(it.wanted, _MOST)
+            found, wanted = (
+                one_line(it.found, _MAX_WORDS_CHARS),
+                one_line(it.wanted, _MAX_WORDS_CHARS),
+            )
             repair = look.repair
             if isinstance(resource, Repairable):
                 repair = resource.repair_of([it])
@@ -322,8 +325,8 @@ def _repair(deployment: Deployment, harm: Harm, repairs: Sequence[str]) -> str:
 
 
 def _some(names: Sequence[str]) -> str:
-    more = len(names) - _SHOWN
-    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - _MAX_NAMES_SHOWN
+    return ", ".join(names[:_MAX_NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 # The secrets of functions, as each function has them.
@@ -348,7 +351,7 @@ def given_secrets(deployment: Deployment) -> Iterator[Finding]:
 
 
 def _not_given(deployment: Deployment, entry: FunctionEntry, secret: Secret, given: str) -> Finding:
-    has = f"has {one_line(given, _MOST)}" if given else "has nothing"
+    has = f"has {one_line(given, _MAX_WORDS_CHARS)}" if given else "has nothing"
     message = (
         f"Function {entry.service} {has} as {secret.variable}, and the table has version "
         f"{secret.version} of the secret of that name."

@@ -20,7 +20,7 @@ from leasehold.registry.functions import FunctionEntry, Trigger, Use
 if TYPE_CHECKING:
     from google.cloud.run_v2 import Service
 
-_MOST: Final = 120
+_MAX_WORDS_CHARS: Final = 120
 _SECOND: Final = "EXECUTION_ENVIRONMENT_GEN2"
 #: What all functions have to agree on, or they look after different runs.
 _SHARED: Final = (
@@ -81,7 +81,7 @@ def function_settings(deployment: Deployment) -> Iterator[Finding]:
 def _state(deployment: Deployment, entry: FunctionEntry, service: Service) -> Iterator[Finding]:
     condition = service.terminal_condition
     if condition.state.name == "CONDITION_FAILED":
-        why = one_line(condition.message, _MOST).rstrip(".") or condition.type_
+        why = one_line(condition.message, _MAX_WORDS_CHARS).rstrip(".") or condition.type_
         message = f"Function {entry.service} is not ready ({why}): it serves an earlier revision."
         repair = deployment.of_run("describe", entry.service)
         yield Finding("function_not_ready", message, repair)
@@ -145,7 +145,8 @@ def _account(deployment: Deployment, entry: FunctionEntry, service: Service) -> 
     has = service.template.service_account
     if has != wanted:
         message = (
-            f"Function {entry.service} runs as {one_line(has, _MOST) or 'the default account'}, "
+            f"Function {entry.service} runs as "
+            f"{one_line(has, _MAX_WORDS_CHARS) or 'the default account'}, "
             f"and the table has {wanted}, which may do what it needs and no more."
         )
         repair = deployment.of_run("update", entry.service, f"--service-account={wanted}")
@@ -211,7 +212,7 @@ def _deploy(deployment: Deployment) -> str:
 
 
 def _shown(value: str) -> str:
-    return one_line(without_user(value), _MOST) or "not set"
+    return one_line(without_user(value), _MAX_WORDS_CHARS) or "not set"
 
 
 def _s(length: timedelta) -> str:

@@ -25,7 +25,7 @@ from leasehold.google_clients.call_errors import explain
 from leasehold.google_clients.clients import EMULATOR, GoogleClients
 
 #: So long all looks at what is deployed may take: they are made at once.
-LIVE_S: Final = 60.0
+LIVE_TIMEOUT_S: Final = 60.0
 
 _OF_QUEUES: Final = "CLOUD_TASKS_EMULATOR_URL"
 
@@ -44,7 +44,7 @@ _LOOKS: Final = {
 
 
 def examine_installation(
-    setup: Setup, project: str, region: str, within_s: float = LIVE_S
+    setup: Setup, project: str, region: str, within_s: float = LIVE_TIMEOUT_S
 ) -> list[Finding]:
     """Look for all hidden problems of an installation.
 

@@ -18,7 +18,7 @@ from leasehold.deploy.tables import read_tables
 from leasehold.doctor.data_folder import folders, store_damages, store_on_network
 from leasehold.doctor.finding import Finding, Kind
 from leasehold.doctor.probes import (
-    LOCAL_S,
+    LOCAL_TIMEOUT_S,
     Look,
     TooLongError,
     examine,
@@ -42,7 +42,7 @@ _OF_CHECK: Final = "environment"
 
 
 def examine_machine(
-    environ: Mapping[str, str], within_s: float = LOCAL_S
+    environ: Mapping[str, str], within_s: float = LOCAL_TIMEOUT_S
 ) -> tuple[Setup, list[Finding]]:
     """Look at all that can be silently wrong on this machine; nothing is written.
 
@@ -119,7 +119,7 @@ def _checked(setup: Setup, within_s: float) -> tuple[Catalog | None, list[Findin
 # Variables that put a local server in place of one of Google's: left over, or not answering.
 
 
-_WITHIN_S: Final = 2.0
+_CONNECT_TIMEOUT_S: Final = 2.0
 _HOST_AND_PORT: Final = re.compile(r"(?P<host>\[[0-9a-fA-F:]+\]|[\w.-]+):(?P<port>\d{1,5})/?")
 _LAST_PORT: Final = 65_535
 
@@ -190,7 +190,7 @@ def _silent(one: _Emulator, value: str) -> Iterator[Finding]:
         return
     try:
         address = (found["host"].strip("[]"), int(found["port"]))
-        socket.create_connection(address, timeout=_WITHIN_S).close()
+        socket.create_connection(address, timeout=_CONNECT_TIMEOUT_S).close()
     except OSError as error:
         problem = "no answer" if isinstance(error, TimeoutError) else (error.strerror or str(error))
         message = (
@@ -240,7 +240,7 @@ def python_version(setup: Setup) -> Iterator[Finding]:
 _FOLDER: Final = Path("functions")
 _TABLE: Final = Path(TABLES)
 _PACKAGE: Final = Path(__file__).parents[1]
-_LONGEST: Final = 1_000_000
+_MAX_FILE_CHARS: Final = 1_000_000
 
 
 def function_files(setup: Setup) -> Iterator[Finding]:
@@ -270,4 +270,4 @@ def function_files(setup: Setup) -> Iterator[Finding]:
 
 def _text(path: Path) -> str:
     with path.open(encoding="utf-8", errors="replace") as file:
-        return file.read(_LONGEST)
+        return file.read(_MAX_FILE_CHARS)

@@ -18,10 +18,10 @@ from leasehold.frozen import dataclass
 from leasehold.ports.clock import Clock
 
 #: So long each look on this machine may take, and the import of the user's code.
-LOCAL_S: Final = 10.0
-_MOST: Final = 300
+LOCAL_TIMEOUT_S: Final = 10.0
+_MAX_WORDS_CHARS: Final = 300
 #: A module that takes an interrupt for a failure, and tries again, is interrupted so often.
-_AGAIN_S: Final = 0.5
+_INTERRUPT_EVERY_S: Final = 0.5
 #: Stands between what was to be looked at and why it was not.
 _COULD_NOT: Final = " could not be looked at: "
 
@@ -118,7 +118,7 @@ def _failed(look: Look, error: BaseException) -> Finding:
 
 def not_looked_at(what: str, problem: str, repair: str = "") -> Finding:
     """Return the finding that something could not be looked at: who knows nothing says so."""
-    why = one_line(without_user(problem), _MOST).rstrip(".")
+    why = one_line(without_user(problem), _MAX_WORDS_CHARS).rstrip(".")
     return Finding("not_looked_at", f"{what[:1].upper()}{what[1:]}{_COULD_NOT}{why}.", repair)
 
 
@@ -143,7 +143,7 @@ def interrupted_after(seconds: float) -> Iterator[None]:
         raise TooLongError
 
     kept = signal.signal(signal.SIGALRM, end)
-    signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN_S)
+    signal.setitimer(signal.ITIMER_REAL, seconds, _INTERRUPT_EVERY_S)
     try:
         yield
     finally:

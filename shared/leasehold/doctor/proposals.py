@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # it is of an extra
 
 #: So many entries of the ledger are read, the newest ones: a proposal is no report.
 ENTRIES: Final = Query("ledger", order_by="endedAt", descending=True, limit=500, within=5.0)
-_LONGEST_START: Final = timedelta(hours=1)
+_MAX_START: Final = timedelta(hours=1)
 
 Entries = Sequence[Mapping[str, Any]]
 
@@ -110,11 +110,11 @@ def all_proposals(
 
 
 #: With fewer, chance decides.
-LEAST_STARTS: Final = 20
+MIN_STARTS: Final = 20
 #: A shorter wait is little beside what a step takes.
-LEAST_WAIT: Final = timedelta(seconds=5)
+MIN_START_WAIT: Final = timedelta(seconds=5)
 #: With fewer an hour, an instance that is kept warm idles nearly always.
-LEAST_PER_HOUR: Final = 1.0
+MIN_STARTS_PER_HOUR: Final = 1.0
 #: So long an instance that idles is kept anyway, so those of a burst begin within it.
 _BURST: Final = timedelta(minutes=15)
 _HOUR: Final = timedelta(hours=1)
@@ -155,13 +155,13 @@ def prewarming(starts: Sequence[ColdStart], most: int) -> Prewarming | None:
         starts: those that were measured, in any order.
         most: how many instances there may be.
     """
-    if len(starts) < LEAST_STARTS:
+    if len(starts) < MIN_STARTS:
         return None
     waits = sorted(start.bootstrap for start in starts)
     p95 = waits[math.ceil(0.95 * len(waits)) - 1]
     times = [start.at for start in starts]
     per_hour = len(starts) / max(1.0, (max(times) - min(times)) / _HOUR)
-    if p95 < LEAST_WAIT or per_hour < LEAST_PER_HOUR:
+    if p95 < MIN_START_WAIT or per_hour < MIN_STARTS_PER_HOUR:
         return None
     bursts = Counter(int(at.timestamp() // _BURST.total_seconds()) for at in times)
     usual = math.ceil(statistics.median(bursts.values()))
@@ -192,7 +192,7 @@ def _bootstraps(entry: Mapping[str, Any], *, cold: bool) -> Iterator[tuple[datet
     """Yield when the cold or warm attempts of an entry began, and what their bootstraps took."""
     for _, step in _steps(entry):
         at, took = time_of(step.get("startedAt")), _span(step.get("bootstrapSeconds"))
-        if step.get("coldStart") is cold and at and took is not None and took <= _LONGEST_START:
+        if step.get("coldStart") is cold and at and took is not None and took <= _MAX_START:
             yield at, took
 
 
@@ -236,8 +236,8 @@ def longer_requests(engine: Engine, function: FunctionEntry) -> Iterator[Proposa
 #: A queue that delivered this part of what it may was full: its other tasks waited.
 _FULL: Final = 0.9
 #: With fewer attempts, or fewer at once, chance decides.
-_LEAST_ATTEMPTS: Final = 20
-_LEAST_AT_ONCE: Final = 2
+_MIN_ATTEMPTS: Final = 20
+_MIN_ATTEMPTS_AT_ONCE: Final = 2
 
 
 def other_shares(entries: Entries, queues: Sequence[Queue], total: int) -> Iterator[Proposal]:
@@ -258,8 +258,8 @@ def other_shares(entries: Entries, queues: Sequence[Queue], total: int) -> Itera
     full = [
         one
         for one in queues
-        if at_once[one.id] >= max(_LEAST_AT_ONCE, _FULL * one.concurrency)
-        and sum(len(took[step]) for step in one.steps) >= 2 * _LEAST_ATTEMPTS
+        if at_once[one.id] >= max(_MIN_ATTEMPTS_AT_ONCE, _FULL * one.concurrency)
+        and sum(len(took[step]) for step in one.steps) >= 2 * _MIN_ATTEMPTS
     ]
     left, most = total - len(queues), sum(at_once.values())
     for queue in queues if full and left > 0 else ():

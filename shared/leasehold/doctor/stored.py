@@ -41,13 +41,20 @@ from leasehold.services.engine import Engine
 from leasehold.services.worker_notes import read_notes
 from leasehold.worker.stopping.holder import host_name, is_gone
 
-_WITHIN_S: Final = 5.0
-_OVERRIDES: Final = Query("overrides", limit=MAX_OVERRIDES_READ, within=_WITHIN_S)
-_SCHEDULES: Final = Query("schedules", limit=1000, within=_WITHIN_S)
-_NEWEST_RUN: Final = Query("runs", order_by="createdAt", descending=True, limit=1, within=_WITHIN_S)
-_BUDGETS: Final = Query("budgets", limit=MAX_BUDGETS_READ, within=_WITHIN_S)
+_QUERY_TIMEOUT_S: Final = 5.0
+_OVERRIDES: Final = Query("overrides", limit=MAX_OVERRIDES_READ, within=_QUERY_TIMEOUT_S)
+_SCHEDULES: Final = Query("schedules", limit=1000, within=_QUERY_TIMEOUT_S)
+_NEWEST_RUN: Final = Query(
+    "runs", order_by="createdAt", descending=True, limit=1, within=_QUERY_TIMEOUT_S
+)
+_BUDGETS: Final = Query("budgets", limit=MAX_BUDGETS_READ, within=_QUERY_TIMEOUT_S)
 _ENDS_OF_STEP: Final = Query(
-    "ledger", order_by="endedAt", descending=True, limit=1, within=_WITHIN_S, fields=("endedAt",)
+    "ledger",
+    order_by="endedAt",
+    descending=True,
+    limit=1,
+    within=_QUERY_TIMEOUT_S,
+    fields=("endedAt",),
 )
 #: Limits are derived each hour; so long without it is no chance.
 _UNDERIVED: Final = timedelta(hours=3)

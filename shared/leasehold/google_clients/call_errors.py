@@ -10,7 +10,7 @@ from typing import Any, Final
 from leasehold.domain.printable import one_line
 from leasehold.frozen import dataclass
 
-_LONGEST: Final = 300
+_MAX_WORDS_CHARS: Final = 300
 
 #: Who may do that, by how the permission begins; the first that fits.
 _ROLES: Final = (
@@ -139,7 +139,7 @@ def _known(error: BaseException, project: str) -> Iterator[Explanation]:
         problem = f"Google has no account of its own for {agent[1]} in project {project} yet"
         yield Explanation(problem, command.format(project, agent[1]))
     if "is not a valid location" in message:
-        yield Explanation(f"the region does not have it: {one_line(message, _LONGEST)}")
+        yield Explanation(f"the region does not have it: {one_line(message, _MAX_WORDS_CHARS)}")
     if "existed too recently" in message:
         yield Explanation(
             "one of that name was deleted less than 3 days ago, and its name is not given back any "
@@ -198,7 +198,7 @@ def _missing_permission(permission: str, project: str) -> Explanation:
 def _message(error: BaseException) -> str:
     """Return what an error says, in one line without a full stop."""
     text = str(getattr(error, "message", "") or error) or type(error).__name__
-    return one_line(_REQUEST.sub("", text), _LONGEST).rstrip(".")
+    return one_line(_REQUEST.sub("", text), _MAX_WORDS_CHARS).rstrip(".")
 
 
 def _is_of_requests(error: BaseException) -> bool:

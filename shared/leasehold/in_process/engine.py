@@ -144,9 +144,9 @@ _UNANSWERED: Final = (
 )
 
 #: How long threads may take to end once the leases of their runs are settled.
-_SETTLING_S: Final = 1.0
+_SETTLE_TIMEOUT_S: Final = 1.0
 #: Most of it: telemetry is sent when all else is closed.
-_TELEMETRY_S: Final = 0.8
+_TELEMETRY_FLUSH_S: Final = 0.8
 
 
 class InProcessEngine:
@@ -449,10 +449,12 @@ class InProcessEngine:
         """
         is_announced = self.drain(grace)
         if not any(thread.is_alive() for thread in self._threads):
-            close = partial(self._bundle.close, is_announced=is_announced, telemetry_s=_TELEMETRY_S)
-            self._within(_SETTLING_S, close)
+            close = partial(
+                self._bundle.close, is_announced=is_announced, telemetry_s=_TELEMETRY_FLUSH_S
+            )
+            self._within(_SETTLE_TIMEOUT_S, close)
         else:
-            self.engine.telemetry.flush(_TELEMETRY_S)
+            self.engine.telemetry.flush(_TELEMETRY_FLUSH_S)
 
     @hook
     def drain(self, grace: float = GRACE_S, *, signal_name: str | None = None) -> bool:
@@ -470,16 +472,16 @@ class InProcessEngine:
         """
         self._closing.set()
         self._queue.close()
-        end = time.monotonic() + grace + _SETTLING_S
+        end = time.monotonic() + grace + _SETTLE_TIMEOUT_S
         stop = partial(shut_down, self.engine, grace=grace, signal_name=signal_name)
-        is_answered = self._within(grace + _SETTLING_S, stop)
+        is_answered = self._within(grace + _SETTLE_TIMEOUT_S, stop)
         for thread in self._threads:
             thread.join(max(0.0, end - time.monotonic()))
         if not is_answered:
             _LOG.warning("%s", _UNANSWERED)
             return self._bundle.events.close()
         self._timer.end()
-        return self._bundle.events.close(max(_SETTLING_S, end - time.monotonic()))
+        return self._bundle.events.close(max(_SETTLE_TIMEOUT_S, end - time.monotonic()))
 
     def _within(self, seconds: float, call: Callable[[], object]) -> bool:
         """Make a call of what ends this engine; return whether it was over in time.

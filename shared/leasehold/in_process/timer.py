@@ -48,10 +48,10 @@ TICK_S: Final = 1.0
 _SWEEP_TIME: Final = timedelta(seconds=5)
 
 #: A timer that has not ticked for this time hangs, or has ended.
-_ALIVE_S: Final = 60.0
+_MAX_TICK_AGE_S: Final = 60.0
 
 #: How long the start of a server waits for its worker note, which others read.
-_NOTED_WITHIN_S: Final = 2.0
+_NOTE_TIMEOUT_S: Final = 2.0
 
 CHANGED: Final = (
     "the code on disk changed since this server started, and every attempt here still runs the "
@@ -132,7 +132,7 @@ class Timer:
             self._mine.update(adopted, parked_runs(self._engine))
             self._ended.update(runs_that_owe(self._engine, self._engine.clock.now()))
         else:
-            self._presence.note(self._engine, patience_s=_NOTED_WITHIN_S)
+            self._presence.note(self._engine, patience_s=_NOTE_TIMEOUT_S)
         return len(adopted)
 
     def look_after_every_run(self, tick_s: float) -> None:
@@ -172,7 +172,7 @@ class Timer:
     @property
     def is_alive(self) -> bool:
         """Whether it has taken up what was there, and ticked lately: a look takes some seconds."""
-        return not self._is_taking_up and time.monotonic() - self._ticked_at < _ALIVE_S
+        return not self._is_taking_up and time.monotonic() - self._ticked_at < _MAX_TICK_AGE_S
 
     def _look_at_code(self) -> None:
         """Say once that the code on disk is another one: a server mixes nothing of it in."""

@@ -40,7 +40,7 @@ _STEPS: Final[WeakValueDictionary[int, Durable]] = WeakValueDictionary()
 #: The user's own prices; None: those of the list.
 _PRICE: Final[ContextVar[Price | None]] = ContextVar("leasehold_price", default=None)
 _HASH: Final = 32
-_LOOKS_S: Final = 0.05
+_STOP_POLL_S: Final = 0.05
 #: A name of five letters of which one is wrong is as near as this.
 _NEARLY: Final = 0.8
 
@@ -119,7 +119,7 @@ class Durable:
         within = _WITHIN.get()
         if self._under_way == within or not within:
             for _ in self._until_due():
-                await asyncio.sleep(_LOOKS_S)
+                await asyncio.sleep(_STOP_POLL_S)
 
         async def made(*_: _Shown) -> Any:
             _WITHIN.set(within + 1 if on_unknown == "repeat" else math.inf)
@@ -147,7 +147,7 @@ class Durable:
         within = _WITHIN.get()
         if self._under_way == within or not within:
             for _ in self._until_due():
-                time.sleep(_LOOKS_S)
+                time.sleep(_STOP_POLL_S)
 
         def made(*_: _Shown) -> Any:
             token = _WITHIN.set(within + 1 if on_unknown == "repeat" else math.inf)

@@ -121,12 +121,12 @@ class LogSpan(NamedTuple):
 #: The spans of the latest attempts of this process; none, where telemetry is off.
 _SPANS: Final[dict[AttemptName, LogSpan]] = {}
 #: More attempts than a process can have under way.
-_MOST_SPANS: Final = 1000
+_MAX_SPANS: Final = 1000
 
 
 def name_span(attempt: AttemptName, span: LogSpan) -> None:
     """Have the log lines of an attempt name its span."""
-    while len(_SPANS) >= _MOST_SPANS:
+    while len(_SPANS) >= _MAX_SPANS:
         with suppress(KeyError, StopIteration, RuntimeError):  # another thread does the same
             del _SPANS[next(iter(_SPANS))]
     _SPANS[attempt] = span
@@ -232,7 +232,7 @@ def gives_way(handler: logging.Handler) -> bool:
 
 #: What the sweep finds wrong it finds wrong again each second; a person needs it less often.
 REPEAT_AFTER_S: Final = 600.0
-_MAX_LINES: Final = 1000
+_MAX_LINES_KNOWN: Final = 1000
 
 
 def without_repeats(
@@ -250,7 +250,7 @@ def without_repeats(
         now = monotonic()
         if line in logged_at and now - logged_at[line] < REPEAT_AFTER_S:
             return
-        if len(logged_at) >= _MAX_LINES:
+        if len(logged_at) >= _MAX_LINES_KNOWN:
             logged_at.clear()  # rather log something twice than keep it forever
         logged_at[line] = now
         log(line)

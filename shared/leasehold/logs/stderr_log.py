@@ -38,7 +38,7 @@ _SEVERITIES: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 _STEP_OF_LEVELS: Final = 10
 
 #: An entry may be 256 KiB; in JSON a character may take six bytes.
-_LONGEST: Final = 40_000
+_MAX_MESSAGE_CHARS: Final = 40_000
 
 #: `TRACE/SPAN;o=1`, whose span is decimal, and `00-TRACE-SPAN-01`.
 _CLOUD_TRACE: Final = re.compile(
@@ -63,7 +63,7 @@ class JsonFormatter(logging.Formatter):
             return _with_trace(message, record.__dict__[EVENT_FACTS])
         entry: dict[str, Any] = {
             "severity": severity_of(record.levelno),
-            "message": message[:_LONGEST].encode("utf-8", "replace").decode(),
+            "message": message[:_MAX_MESSAGE_CHARS].encode("utf-8", "replace").decode(),
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
             "logger": record.name,
         }

@@ -16,14 +16,14 @@ from leasehold.frozen import dataclass
 from leasehold.presentation.formatting import duration
 
 #: The width of the line of time, in units of its drawing.
-WIDTH: Final = 1000
+LINE_UNITS: Final = 1000
 #: A run that goes on for weeks has more attempts: a line of time shows the latest.
-MOST_BARS: Final = 100
+MAX_BARS: Final = 100
 #: The share of the line that a pause takes at most, and an attempt at least.
-_LONGEST_PAUSE: Final = 0.02
-_SHORTEST: Final = 0.004
+_MAX_PAUSE_SHARE: Final = 0.02
+_MIN_ATTEMPT_SHARE: Final = 0.004
 
-_MAX_WORDS: Final = 300
+_MAX_WORDS_CHARS: Final = 300
 _ENDS: Final = {
     TraceType.STEP_COMPLETED: "completed",
     TraceType.STEP_ERROR: "failed",
@@ -117,7 +117,7 @@ def attempt_bars(
         now: the store's time.
         calls: recorded calls of the step that it is at.
     """
-    bars = _placed([*_ended(events), *_running(run, now)][-MOST_BARS:])
+    bars = _placed([*_ended(events), *_running(run, now)][-MAX_BARS:])
     return [_with_calls(bar, calls) for bar in bars] if calls else bars
 
 
@@ -133,7 +133,7 @@ def _with_calls(bar: AttemptBar, calls: Sequence[DrawnCall]) -> AttemptBar:
         if one.at is not None and began <= one.at <= bar.ended:
             spent = "" if one.spend is None else f": {one.spend.words}"
             x = round(bar.x + (one.at - began).total_seconds() * scale, 1)
-            ticks.append(CallTick(x, one_line(f"call {one.key}{spent}", _MAX_WORDS)))
+            ticks.append(CallTick(x, one_line(f"call {one.key}{spent}", _MAX_WORDS_CHARS)))
     spared = sum(one.at is not None and one.at < began for one in own)
     words = counted(spared, "recorded call") if spared else ""
     resumed = ", ".join(filter(None, (bar.resumed, words)))
@@ -157,14 +157,14 @@ def _ended(events: Iterable[TraceEvent]) -> Iterator[AttemptBar]:
             trial=event.trial or 1,
             attempt=event.attempt or 1,
             end=_ENDS[TraceType(event.type)],
-            why="" if event.type is TraceType.STEP_COMPLETED else one_line(why, _MAX_WORDS),
+            why="" if event.type is TraceType.STEP_COMPLETED else one_line(why, _MAX_WORDS_CHARS),
             began=event.at - bootstrap - execution if is_measured else None,
             ended=event.at,
             bootstrap=bootstrap,
             execution=execution,
             is_cold=_flag(facts.get("coldStart")),
-            first_tool=one_line(str(facts.get("firstTool") or ""), _MAX_WORDS),
-            holder=one_line(str(facts.get("holder") or ""), _MAX_WORDS),
+            first_tool=one_line(str(facts.get("firstTool") or ""), _MAX_WORDS_CHARS),
+            holder=one_line(str(facts.get("holder") or ""), _MAX_WORDS_CHARS),
             resumed=resumed,
         )
         resumed = ""
@@ -190,8 +190,8 @@ def _running(run: Manifest, now: datetime) -> Iterator[AttemptBar]:
         bootstrap=bootstrap,
         execution=passed - bootstrap,
         is_cold=record.cold_start,
-        first_tool=one_line(record.first_tool or "", _MAX_WORDS),
-        holder=one_line(at.lease.holder, _MAX_WORDS),
+        first_tool=one_line(record.first_tool or "", _MAX_WORDS_CHARS),
+        holder=one_line(at.lease.holder, _MAX_WORDS_CHARS),
         resumed=f"resumed from checkpoint {kept.iteration_count}" if kept and is_resumed else "",
     )
 
@@ -199,7 +199,7 @@ def _running(run: Manifest, now: datetime) -> Iterator[AttemptBar]:
 def _resumed(event: TraceEvent) -> str:
     facts = event.model_extra or {}
     count, phase = facts.get("iterationCount"), facts.get("phase")
-    of_phase = f" of {one_line(str(phase), _MAX_WORDS)}" if phase else ""
+    of_phase = f" of {one_line(str(phase), _MAX_WORDS_CHARS)}" if phase else ""
     return "" if count is None else f"resumed from checkpoint {count}{of_phase}"
 
 
@@ -212,9 +212,9 @@ def _placed(bars: Sequence[AttemptBar]) -> list[AttemptBar]:
     pauses = [0.0]
     for last, bar in pairwise(bars):
         pause = 0.0 if bar.began is None else (bar.began - last.ended).total_seconds()
-        pauses.append(min(max(pause, 0.0), whole * _LONGEST_PAUSE))
-    drawn = [max(length, whole * _SHORTEST) for length in lengths]
-    scale = WIDTH / (sum(drawn) + sum(pauses))
+        pauses.append(min(max(pause, 0.0), whole * _MAX_PAUSE_SHARE))
+    drawn = [max(length, whole * _MIN_ATTEMPT_SHARE) for length in lengths]
+    scale = LINE_UNITS / (sum(drawn) + sum(pauses))
     placed, x = [], 0.0
     for bar, length, took, pause in zip(bars, drawn, lengths, pauses, strict=True):
         x += pause * scale

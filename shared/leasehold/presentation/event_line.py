@@ -19,7 +19,7 @@ from leasehold.presentation.run_state import DEAD_LETTER_ICON
 
 _INDENT: Final = "  "
 #: Of one issue or detail, in characters; a record keeps shorter ones.
-_LONGEST: Final = 1000
+_MAX_DETAIL_CHARS: Final = 1000
 #: So many runs are named that an event began.
 _RUNS: Final = 5
 
@@ -136,11 +136,11 @@ def _text(value: Any) -> str:
 
 
 def _line(text: str) -> str:
-    return one_line(text, _LONGEST)
+    return one_line(text, _MAX_DETAIL_CHARS)
 
 
 #: How much of a note a line shows; it is whole in the event.
-_MAX_NOTE: Final = 200
+_MAX_NOTE_CHARS: Final = 200
 
 #: The sentence of an event for who watches a run; an event that is not here is not announced.
 _SENTENCES: Final[Mapping[str, str]] = {
@@ -258,9 +258,9 @@ def _said(event: TraceEvent) -> str | None:
     facts = event.model_extra or {}
     marks = [mark for mark in ("anew", "edited") if facts.get(mark) is True]
     if isinstance(call := facts.get("call"), str):
-        marks.append(f"call {one_line(call, _MAX_NOTE)} has happened")
+        marks.append(f"call {one_line(call, _MAX_NOTE_CHARS)} has happened")
     note = facts.get("note")
-    noted = [f"note: {one_line(note, _MAX_NOTE)}"] if isinstance(note, str) else []
+    noted = [f"note: {one_line(note, _MAX_NOTE_CHARS)}"] if isinstance(note, str) else []
     return ", ".join([*marks, *noted]) or None
 
 

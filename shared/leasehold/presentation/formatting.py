@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
 _UNITS: Final = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
-_FEW_SECONDS: Final = 10
+_DECIMALS_BELOW_S: Final = 10
 
 
 class StyledText(NamedTuple):
@@ -32,7 +32,7 @@ class StyledText(NamedTuple):
 def duration(span: timedelta, units: int = 2) -> str:
     """Return a span in a limited number of units: `0.4 s`, `12 s`, `3 min 5 s`, `2 d 4 h`."""
     seconds = max(0.0, span.total_seconds())
-    if seconds < _FEW_SECONDS:
+    if seconds < _DECIMALS_BELOW_S:
         return f"{seconds:.1f} s"
     left = round(seconds)
     parts: list[tuple[int, str]] = []

@@ -143,10 +143,10 @@ def state_and_reason(run: Summary) -> StyledText:
         short_form = f"{DEAD_LETTER_ICON} {reason}"
         return state._replace(text=f"{state.text} {reason}", short_form=short_form)
     if run.held is not None:
-        return state._replace(text=one_line(f"{state.text} {run.held.brief}", _MAX_STATE))
+        return state._replace(text=one_line(f"{state.text} {run.held.brief}", _MAX_STATE_CHARS))
     if run.waits_in is not None:
         words = f"{state.text} waits for limit {run.waits_in}"
-        return state._replace(text=one_line(words, _MAX_STATE))
+        return state._replace(text=one_line(words, _MAX_STATE_CHARS))
     code = run.block_code
     if code is None and run.status is RunStatus.ERROR:
         code = run.error_code
@@ -200,9 +200,9 @@ def _why(run: Manifest) -> str | None:
 
 
 _MAX_ID: Final = 128
-_MAX_STATE: Final = 80
-_MAX_NAME: Final = 40
-_MAX_MESSAGE: Final = 200
+_MAX_STATE_CHARS: Final = 80
+_MAX_NAME_CHARS: Final = 40
+_MAX_MESSAGE_CHARS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,12 +237,12 @@ def run_line(run: Summary, now: datetime) -> RunLine:
     """Return the line of a run."""
     return RunLine(
         run_id=one_line(run.run_id, _MAX_ID),
-        pipeline=one_line(run.pipeline, _MAX_NAME),
+        pipeline=one_line(run.pipeline, _MAX_NAME_CHARS),
         state=state_and_reason(run),
-        step=one_line(run.current_step, _MAX_NAME),
+        step=one_line(run.current_step, _MAX_NAME_CHARS),
         attempt=str(run.attempts.ended + 1),
         fraction=_step_fraction(run),
-        message=one_line(run.progress.message, _MAX_MESSAGE),
+        message=one_line(run.progress.message, _MAX_MESSAGE_CHARS),
         heartbeat="" if run.heartbeat_at is None else ago(min(run.heartbeat_at, now), now),
         spent="" if run.spend is None else run.spend.words,
     )
@@ -267,8 +267,8 @@ _SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _TURNS_A_SECOND: Final = 10
 SKIPPED_ICON: Final = "↷"
 SKIPPED: Final = "SKIPPED"
-_MAX_ERROR: Final = 200
-_MAX_WORD: Final = 80
+_MAX_ERROR_CHARS: Final = 200
+_MAX_WORD_CHARS: Final = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,10 +373,10 @@ def reported(run: Manifest) -> str:
     """Return what the handler of the current step last said, and its last checkpoint."""
     record, kept = run.steps[run.position.step], run.position.checkpoint
     progress, spend = record.progress, record.spend
-    phase = f" of {one_line(kept.phase, _MAX_WORD)}" if kept and kept.phase else ""
+    phase = f" of {one_line(kept.phase, _MAX_WORD_CHARS)}" if kept and kept.phase else ""
     words = (
         f"{_share(progress.fraction):.0%}" if progress else "",
-        one_line(progress.message, _MAX_WORD) if progress else "",
+        one_line(progress.message, _MAX_WORD_CHARS) if progress else "",
         f"checkpoint {kept.iteration_count}{phase}" if kept else "",
         "" if spend is None else spend.words,
     )
@@ -402,7 +402,7 @@ def ended_attempts(attempts: Attempts) -> str:
 def _error(run: Manifest) -> str | None:
     """Return the error or the finding that the run waits on."""
     if run.block is not None:
-        return one_line(f"{run.block.code}: {run.block.finding}", _MAX_ERROR)
+        return one_line(f"{run.block.code}: {run.block.finding}", _MAX_ERROR_CHARS)
     if run.status is not RunStatus.ERROR or run.error is None:
         return None
-    return one_line(f"{run.error.type}: {run.error.message}", _MAX_ERROR)
+    return one_line(f"{run.error.type}: {run.error.message}", _MAX_ERROR_CHARS)

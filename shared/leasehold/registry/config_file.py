@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import yaml
 
 
-_MAX_BYTES: Final = 1024 * 1024
+_MAX_FILE_BYTES: Final = 1024 * 1024
 _ALIKE: Final = 0.6
 #: A part of the file within a parser's sentence: it may be a secret. Names in <> are the parser's.
 _OF_FILE: Final = re.compile(r" '[^'<][^']+'")
@@ -100,13 +100,13 @@ def _bytes_of(path: str) -> bytes:
         if file.exists() and not (file.is_file() or file.is_dir()):
             raise SettingsFileError(where=path, problem="LEASEHOLD_CONFIG is no file")
         with file.open("rb") as opened:
-            data = opened.read(_MAX_BYTES + 1)
+            data = opened.read(_MAX_FILE_BYTES + 1)
     except (OSError, ValueError) as error:  # ValueError: a null character in the path
         reason = getattr(error, "strerror", None) or error
         raise SettingsFileError(
             where=path, problem=f"LEASEHOLD_CONFIG cannot be read ({reason})"
         ) from None
-    if len(data) > _MAX_BYTES:
+    if len(data) > _MAX_FILE_BYTES:
         raise SettingsFileError(where=path, problem="it is larger than 1 MiB")
     return data
 

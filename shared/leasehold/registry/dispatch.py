@@ -24,10 +24,10 @@ from leasehold.registry.settings import SETTINGS
 # The retry policy of a step: its waits, and the errors that no retry repairs.
 
 
-_LONGEST: Final = timedelta(days=1)
-_MAX_FACTOR: Final = 100
-_MAX_NAMES: Final = 20
-_MAX_NAME: Final = 200
+_MAX_RETRY_WAIT: Final = timedelta(days=1)
+_MAX_RETRY_FACTOR: Final = 100
+_MAX_ERROR_NAMES: Final = 20
+_MAX_ERROR_NAME_CHARS: Final = 200
 _NAME: Final = re.compile(r"[\w.-]+(?::[\w.]+)?")
 _NAMES: Final = (
     "a tuple of at most 20 classes of exceptions, their names ('ValueError', 'module:Class') "
@@ -63,15 +63,17 @@ class RetryPolicy:
     def checks(self) -> Iterator[Check]:
         """Yield each field with whether its value can be used, and what is allowed."""
         for field, wait in (("first", self.first), ("max", self.max)):
-            fits = wait is None or (isinstance(wait, timedelta) and timedelta() < wait <= _LONGEST)
+            fits = wait is None or (
+                isinstance(wait, timedelta) and timedelta() < wait <= _MAX_RETRY_WAIT
+            )
             yield fits, f"retry.{field}", _shown(wait), _WAITS
-        allowed = f"a number from 1 to {_MAX_FACTOR}"
+        allowed = f"a number from 1 to {_MAX_RETRY_FACTOR}"
         yield _is_factor(self.factor), "retry.factor", self.factor, allowed
         if isinstance(self.first, timedelta) and isinstance(self.max, timedelta):
             allowed = f"retry.first ({self.first}) or more"
             yield self.first <= self.max, "retry.max", str(self.max), allowed
         listed: Any = self.non_retryable
-        is_list = isinstance(listed, tuple | list) and len(listed) <= _MAX_NAMES
+        is_list = isinstance(listed, tuple | list) and len(listed) <= _MAX_ERROR_NAMES
         yield is_list, "retry.non_retryable", listed, _NAMES
         for one in listed:
             yield _is_name(one), "retry.non_retryable", one, _NAMES
@@ -99,13 +101,13 @@ def _name(listed: type[BaseException] | str) -> str:
 def _is_name(listed: Any) -> bool:
     if isinstance(listed, type):
         return issubclass(listed, BaseException)
-    is_text = isinstance(listed, str) and len(listed) <= _MAX_NAME
+    is_text = isinstance(listed, str) and len(listed) <= _MAX_ERROR_NAME_CHARS
     return is_text and _NAME.fullmatch(listed) is not None
 
 
 def _is_factor(factor: Any) -> bool:
     is_number = isinstance(factor, int | float) and not isinstance(factor, bool)
-    return is_number and math.isfinite(factor) and 1 <= factor <= _MAX_FACTOR
+    return is_number and math.isfinite(factor) and 1 <= factor <= _MAX_RETRY_FACTOR
 
 
 def _shown(value: object) -> object:
@@ -125,12 +127,12 @@ _QUEUE_WORDS: Final = "1 to 100 of a-z A-Z 0-9 _ -"
 REMOTE: Final = "remote"
 
 #: Python with Leasehold's part in it needs most of the least; the most fits into any store.
-MIN_MEMORY_LIMIT: Final = 64 * 1024**2
-MAX_MEMORY_LIMIT: Final = 1024**4
+MIN_MEMORY_LIMIT_BYTES: Final = 64 * 1024**2
+MAX_MEMORY_LIMIT_BYTES: Final = 1024**4
 _MEMORY_WORDS: Final = "bytes, from 64 MiB (64 * 1024**2) to 1 TiB (1024**4), or None"
 
 #: A worker listens to its handlers about this often.
-_SHORTEST_SILENCE: Final = timedelta(seconds=1)
+_MIN_SILENCE: Final = timedelta(seconds=1)
 _SILENCE_REMOTE_WORDS: Final = (
     "None: no worker here hears what a remote worker does between its calls"
 )
@@ -198,7 +200,7 @@ OPTIONS: Final[Mapping[str, StepOption]] = {
     "memory_limit": _named(
         int | None,
         _MEMORY_WORDS,
-        lambda limit: limit is None or MIN_MEMORY_LIMIT <= limit <= MAX_MEMORY_LIMIT,
+        lambda limit: limit is None or MIN_MEMORY_LIMIT_BYTES <= limit <= MAX_MEMORY_LIMIT_BYTES,
         field="memory_limit_bytes",
     ),
     "silence_limit": StepOption(
@@ -445,7 +447,7 @@ class StepDispatchEntry:
         if (limit := self.silence_limit) is None:
             return
         yield self.handler != REMOTE, "silence_limit", str(limit), _SILENCE_REMOTE_WORDS
-        fits = _SHORTEST_SILENCE <= limit < self.agent_timeout
+        fits = _MIN_SILENCE <= limit < self.agent_timeout
         allowed = f"1 s or more, and below the agent timeout ({self.agent_timeout})"
         yield fits, "silence_limit", str(limit), allowed
 

@@ -47,10 +47,10 @@ _MEMORY: Final[Mapping[float, tuple[int, int]]] = {
     6: (4096, 24_576),
     8: (4096, 32_768),
 }
-_LEAST_MEMORY: Final = 128
+_MIN_MEMORY_MIB: Final = 128
 #: https://cloud.google.com/run/docs/configuring/services/memory-limits
-_LEAST_MEMORY_OF_SECOND: Final = 512
-_MOST_AT_ONCE: Final = 1000
+_MIN_MEMORY_MIB_OF_SECOND: Final = 512
+_MAX_REQUESTS_AT_ONCE: Final = 1000
 
 
 class Trigger(StrEnum):
@@ -75,7 +75,7 @@ class Trigger(StrEnum):
 
 #: How long a request may take at most: Cloud Run's own limit, what Cloud Scheduler waits for, and
 #: what a trigger of events allows. https://cloud.google.com/functions/docs/configuring/timeout
-_LONGEST: Final[Mapping[Trigger, timedelta]] = {
+_MAX_TIMEOUTS: Final[Mapping[Trigger, timedelta]] = {
     Trigger.TASKS: timedelta(minutes=60),
     Trigger.SCHEDULE: timedelta(minutes=30),
     Trigger.EVENTS: timedelta(minutes=9),
@@ -202,7 +202,7 @@ class FunctionEntry:
         yield "name", not is_callers, f"another name than {', '.join(Trigger)}"
         are_uses = all(isinstance(use, Use) and self.uses.count(use) == 1 for use in self.uses)
         yield "uses", are_uses, "a tuple of Use, each once"
-        longest = _LONGEST[self.trigger]
+        longest = _MAX_TIMEOUTS[self.trigger]
         lasts = timedelta(seconds=1) <= self.timeout <= longest and not self.timeout.microseconds
         yield (
             "timeout",
@@ -212,10 +212,14 @@ class FunctionEntry:
         least, most = _memory_of(self.cpu)
         yield "cpu", most > 0, "a part of one from 0.08 up, or 1, 2, 4, 6 or 8"
         if self.runs_handlers:
-            least = max(least, _LEAST_MEMORY_OF_SECOND)
+            least = max(least, _MIN_MEMORY_MIB_OF_SECOND)
         has_memory = least <= self.memory_mib <= most
         yield "memory_mib", has_memory, f"from {least} to {most}, for a cpu of {self.cpu:g}"
-        yield "concurrency", 1 <= self.concurrency <= _MOST_AT_ONCE, f"from 1 to {_MOST_AT_ONCE}"
+        yield (
+            "concurrency",
+            1 <= self.concurrency <= _MAX_REQUESTS_AT_ONCE,
+            f"from 1 to {_MAX_REQUESTS_AT_ONCE}",
+        )
         one_at_a_time = self.concurrency == 1 or self.cpu >= 1
         yield "concurrency", one_at_a_time, "1, where an instance has less than one CPU"
         yield "max_instances", self.max_instances >= 1, "1 or more"
@@ -355,5 +359,5 @@ def _memory_of(cpu: float) -> tuple[int, int]:
     """Return the least and the most memory, in MiB, beside so many CPUs; (0, 0): none has them."""
     if cpu < 1:
         most = next((mib for part, mib in _MEMORY_OF_PART.items() if cpu >= part), 0)
-        return (_LEAST_MEMORY, most) if most else (0, 0)
+        return (_MIN_MEMORY_MIB, most) if most else (0, 0)
     return _MEMORY.get(cpu, (0, 0))

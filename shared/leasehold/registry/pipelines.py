@@ -35,7 +35,7 @@ from leasehold.registry.schedules import NO_SCHEDULES, ScheduleEntry, schedule_p
 
 #: A run keeps what each step did in each trial; this many fit into its document.
 _MAX_TRIALS: Final = 100
-_MAX_KEPT: Final = 200
+_MAX_STEPS_OF_TRIALS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,12 @@ class TrialPolicy:
         elif first > last:
             yield "trials.reviewer", self.reviewer, f"a step after the author, {self.author!r}"
         repeated = last - first + 1
-        if first < last and _is_count(self.max_trials) and repeated * self.max_trials > _MAX_KEPT:
-            fitting = _MAX_KEPT // repeated
+        if (
+            first < last
+            and _is_count(self.max_trials)
+            and repeated * self.max_trials > _MAX_STEPS_OF_TRIALS
+        ):
+            fitting = _MAX_STEPS_OF_TRIALS // repeated
             allowed = f"at most {fitting}, where a trial has {repeated} steps"
             yield "trials.max_trials", self.max_trials, allowed
 
@@ -125,7 +129,7 @@ _OTHER_NAME: Final = (
 )
 
 #: How much of an unknown name its error repeats; callers may give any text.
-_MAX_QUOTED: Final = 200
+_MAX_QUOTED_CHARS: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -353,7 +357,7 @@ class Catalog:
         entry = self.pipelines.get(name)
         if entry is None:
             known = ", ".join(self.pipelines.keys()) or "none"
-            raise UnknownPipelineError(pipeline=name[:_MAX_QUOTED], known=known)
+            raise UnknownPipelineError(pipeline=name[:_MAX_QUOTED_CHARS], known=known)
         return entry
 
 

@@ -178,7 +178,7 @@ class Each:
         yield from Step(self.step_type, self.name).problems()
         for field, count, most in (
             ("at_once", self.at_once, MAX_LANES),
-            ("batch", self.batch, MAX_BATCH),
+            ("batch", self.batch, MAX_BATCH_ITEMS),
         ):
             if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= most:
                 yield f"steps.{field}", count, f"a whole number from 1 to {most}"
@@ -188,7 +188,7 @@ class Each:
 
 
 #: One attempt is given no more items.
-MAX_BATCH: Final = 1000
+MAX_BATCH_ITEMS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, init=False)

@@ -20,7 +20,7 @@ from leasehold.registry.registry import Registry
 Overlap = Literal["skip", "buffer_one", "cancel_other", "allow"]
 
 _NAME: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9_-]{0,62}")
-_LONGEST_CATCH_UP: Final = timedelta(days=31)
+_MAX_CATCH_UP: Final = timedelta(days=31)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class ScheduleEntry(Times):
         if self.overlap not in get_args(Overlap):
             self._refuse("overlap", self.overlap, ", ".join(get_args(Overlap)))
         is_span = isinstance(self.catch_up, timedelta)
-        if not is_span or not timedelta() <= self.catch_up <= _LONGEST_CATCH_UP:
+        if not is_span or not timedelta() <= self.catch_up <= _MAX_CATCH_UP:
             self._refuse("catch_up", self.catch_up, "a timedelta from 0 to 31 days")
         try:
             canonical(self.input)

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from leasehold.frozen import dataclass
 
 _LAST_PORT: Final = 65_535
-_LONGEST_SHOWN: Final = 100
+_MAX_VALUE_SHOWN_CHARS: Final = 100
 
 #: No query and no fragment, which paths could not follow; no name and password, as people read it.
 _PUBLIC_URL: Final = re.compile(r"https?://[^\s?#@]+")
@@ -33,7 +33,7 @@ ANY_PROGRAM: Final = "*=read+change+cancel"
 _NAME: Final = re.compile(r"[\w.!#$%&'/:?^`{}~\\-]+", re.ASCII)
 _SECRET: Final = re.compile(r"[\x21-\x2b\x2d-\x7e]{16,4096}")
 #: While a secret is changed, there is the one before.
-_MOST_SECRETS: Final = 2
+_MAX_SECRETS: Final = 2
 _HEADER: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,63}")
 #: Headers that browsers and programs send themselves, or that say something else here.
 _NOT_IDENTITY: Final = frozenset(
@@ -101,7 +101,9 @@ ROLES: Final[Mapping[str, frozenset[Right]]] = {
 
 def as_refused(text: str) -> str:
     """Return a value as a line shows that refuses it: no more of it than tells which it is."""
-    return repr(text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…")
+    return repr(
+        text if len(text) <= _MAX_VALUE_SHOWN_CHARS else f"{text[:_MAX_VALUE_SHOWN_CHARS]}…"
+    )
 
 
 def whole(least: int, most: int) -> Callable[[str], int]:
@@ -282,7 +284,7 @@ def is_email(account: str) -> bool:
 def secrets(text: str) -> tuple[str, ...]:
     """Return the secrets that callers may send, the one that is sent first; nothing: none."""
     found = _list(text, _SECRET)
-    if len(found) > _MOST_SECRETS:
+    if len(found) > _MAX_SECRETS:
         raise ValueError(text)
     return found
 

@@ -47,13 +47,13 @@ _WEEK_MS: Final = 7 * 86_400_000
 _SECONDS: Final = "seconds above 0, at most 86400"
 _MILLISECONDS: Final = f"whole milliseconds from 1 to {_WEEK_MS}"
 _seconds: Final = seconds_up_to(_DAY_S)
-_MAX_ENV: Final = 64
+_MAX_ENV_CHARS: Final = 64
 _PRINTABLE: Final = "16 to 4096 printable characters of ASCII, without blanks and commas"
 _ALSO: Final = "or NEW,OLD while it is changed"
 
 
 def _deployment(text: str) -> str:
-    return "".join(filter(str.isprintable, text))[:_MAX_ENV] or "unknown"
+    return "".join(filter(str.isprintable, text))[:_MAX_ENV_CHARS] or "unknown"
 
 
 SETTINGS: Final = Registry(

@@ -271,9 +271,9 @@ class CheckpointResponse(ResponseModel):
 
 
 #: A body may hold the largest output, and what stands around it.
-OUTPUT_BODY_BYTES: Final = MAX_OUTPUT_BYTES + 64 * 1024
+MAX_OUTPUT_BODY_BYTES: Final = MAX_OUTPUT_BYTES + 64 * 1024
 #: Or the largest file, in base64.
-FILE_BODY_BYTES: Final = MAX_FILE_BYTES * 4 // 3 + 64 * 1024
+MAX_FILE_BODY_BYTES: Final = MAX_FILE_BYTES * 4 // 3 + 64 * 1024
 
 _CLAIM: Final = (errors.NothingToClaimError,)
 _HELD: Final = (errors.UnknownRunError, errors.UnreadableRunError, errors.LeaseLostError)
@@ -290,7 +290,7 @@ _FILE: Final = (*_HELD, errors.ArtifactNameError, errors.FileTooLargeError)
         *_CLAIM,
         errors.UnknownKeyError,
     ),
-    limit=OUTPUT_BODY_BYTES,
+    limit=MAX_OUTPUT_BODY_BYTES,
 )
 def claim(engine: Engine, request: CallRequest[ClaimBody]) -> ClaimResponse:
     """The step of a type that waits longest."""
@@ -309,7 +309,7 @@ def claim(engine: Engine, request: CallRequest[ClaimBody]) -> ClaimResponse:
         errors.UnknownRunError,
         errors.LeaseHeldError,
     ),
-    limit=OUTPUT_BODY_BYTES,
+    limit=MAX_OUTPUT_BODY_BYTES,
 )
 def acquire(engine: Engine, request: CallRequest[AcquireBody]) -> ClaimResponse:
     """The current step of one run."""
@@ -324,7 +324,7 @@ def acquire(engine: Engine, request: CallRequest[AcquireBody]) -> ClaimResponse:
     RenewBody,
     needs=Needs.CHANGE,
     refuses=_HELD,
-    limit=OUTPUT_BODY_BYTES,
+    limit=MAX_OUTPUT_BODY_BYTES,
 )
 def renew(engine: Engine, request: CallRequest[RenewBody]) -> RenewResponse:
     """Until when the lease runs now, and at most."""
@@ -348,7 +348,7 @@ def renew(engine: Engine, request: CallRequest[RenewBody]) -> RenewResponse:
         *_HELD,
         errors.TooLargeError,
     ),
-    limit=OUTPUT_BODY_BYTES,
+    limit=MAX_OUTPUT_BODY_BYTES,
 )
 def checkpoint(engine: Engine, request: CallRequest[CheckpointBody]) -> CheckpointResponse:
     """What there is so far is kept; until when the lease runs now."""
@@ -370,7 +370,7 @@ def checkpoint(engine: Engine, request: CallRequest[CheckpointBody]) -> Checkpoi
     RecordCallBody,
     needs=Needs.CHANGE,
     refuses=(*_HELD, errors.TooLargeError, errors.TooManyCallsError),
-    limit=OUTPUT_BODY_BYTES,
+    limit=MAX_OUTPUT_BODY_BYTES,
 )
 def record_call(engine: Engine, request: CallRequest[RecordCallBody]) -> RecordCallResponse:
     """The result of a call is recorded, unless its key has one; until when the lease runs now."""
@@ -398,7 +398,7 @@ def record_call(engine: Engine, request: CallRequest[RecordCallBody]) -> RecordC
     CallsBody,
     needs=Needs.CHANGE,
     refuses=(*_HELD, errors.CallVariesError),
-    limit=OUTPUT_BODY_BYTES,
+    limit=MAX_OUTPUT_BODY_BYTES,
 )
 def recorded_calls(engine: Engine, request: CallRequest[CallsBody]) -> CallsResponse:
     """The recorded calls that count for the attempt, with their results; none is made again."""
@@ -426,7 +426,7 @@ def recorded_calls(engine: Engine, request: CallRequest[CallsBody]) -> CallsResp
         errors.InvalidOutputError,
         errors.TooLargeError,
     ),
-    limit=OUTPUT_BODY_BYTES,
+    limit=MAX_OUTPUT_BODY_BYTES,
     omits_none=True,
 )
 def complete(engine: Engine, request: CallRequest[CompleteBody]) -> OutcomeResponse:
@@ -444,7 +444,7 @@ def complete(engine: Engine, request: CallRequest[CompleteBody]) -> OutcomeRespo
     FailBody,
     needs=Needs.CHANGE,
     refuses=_HELD,
-    limit=OUTPUT_BODY_BYTES,
+    limit=MAX_OUTPUT_BODY_BYTES,
     omits_none=True,
 )
 def fail(engine: Engine, request: CallRequest[FailBody]) -> OutcomeResponse:
@@ -463,7 +463,7 @@ def fail(engine: Engine, request: CallRequest[FailBody]) -> OutcomeResponse:
     ReleaseBody,
     needs=Needs.CHANGE,
     refuses=_HELD,
-    limit=OUTPUT_BODY_BYTES,
+    limit=MAX_OUTPUT_BODY_BYTES,
     omits_none=True,
 )
 def release(engine: Engine, request: CallRequest[ReleaseBody]) -> OutcomeResponse:
@@ -479,7 +479,7 @@ def release(engine: Engine, request: CallRequest[ReleaseBody]) -> OutcomeRespons
     AwaitBody,
     needs=Needs.CHANGE,
     refuses=_HELD,
-    limit=OUTPUT_BODY_BYTES,
+    limit=MAX_OUTPUT_BODY_BYTES,
     name="awaitSignal",
 )
 def await_signal(engine: Engine, request: CallRequest[AwaitBody]) -> AwaitResponse:
@@ -499,7 +499,7 @@ def await_signal(engine: Engine, request: CallRequest[AwaitBody]) -> AwaitRespon
     PutFileBody,
     needs=Needs.CHANGE,
     refuses=_FILE,
-    limit=FILE_BODY_BYTES,
+    limit=MAX_FILE_BODY_BYTES,
 )
 def put_file(engine: Engine, request: CallRequest[PutFileBody]) -> FileEntry:
     """The file is stored."""
@@ -518,7 +518,7 @@ def put_file(engine: Engine, request: CallRequest[PutFileBody]) -> FileEntry:
         *_FILE,
         errors.UnknownFileError,
     ),
-    limit=OUTPUT_BODY_BYTES,
+    limit=MAX_OUTPUT_BODY_BYTES,
 )
 def get_file(engine: Engine, request: CallRequest[GetFileBody]) -> GetFileResponse:
     """A file of the run, whole, in base64."""
@@ -534,7 +534,7 @@ def get_file(engine: Engine, request: CallRequest[GetFileBody]) -> GetFileRespon
     ListFilesBody,
     needs=Needs.CHANGE,
     refuses=_HELD,
-    limit=OUTPUT_BODY_BYTES,
+    limit=MAX_OUTPUT_BODY_BYTES,
 )
 def list_files(engine: Engine, request: CallRequest[ListFilesBody]) -> FilesResponse:
     """The files of the run, and their sizes."""

@@ -44,11 +44,11 @@ from leasehold.services.paging import pages
 from leasehold.services.worker_notes import note_asked, steps_known_elsewhere
 
 #: How many waiting runs are read in one query.
-PAGE: Final = 10
+RUNS_PER_QUERY: Final = 10
 #: How many of them are tried at most: a worker that lost all of them to others asks again.
 TRIED: Final = 30
 #: Runs that cannot be read, or whose values cannot, are passed over for this time at most.
-SEARCH_S: Final = 5.0
+MAX_SEARCH_S: Final = 5.0
 #: How often what a step is given is loaded anew, because the run moved on meanwhile.
 _LOADS: Final = 3
 
@@ -117,7 +117,7 @@ def claim_step(engine: Engine, step_type: str, holder: str) -> ClaimedStep:
     note_asked(engine, step_type, holder)
     if (paused := engine.dispatch_rules().pause_of(step_type)) is not None:
         raise NothingToClaimError(problem=paused.words)
-    until = engine.clock.monotonic() + SEARCH_S
+    until = engine.clock.monotonic() + MAX_SEARCH_S
     outage: StoreUnavailableError | None = None
     for found in _waiting(engine, step_type, until):
         try:
@@ -238,7 +238,7 @@ def _extend_wait(engine: Engine, run: Manifest) -> None:
 
 def _waiting(engine: Engine, step_type: str, until: float) -> Iterator[KnownRun]:
     """Yield the runs that wait for a remote worker at this step, the oldest alarm first."""
-    query = Query("runs", order_by="alarmAt", equal={"claimable": step_type}, limit=PAGE)
+    query = Query("runs", order_by="alarmAt", equal={"claimable": step_type}, limit=RUNS_PER_QUERY)
     readable = unreadable = 0
     for page in pages(engine.documents, query):
         for found in page:

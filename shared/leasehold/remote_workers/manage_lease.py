@@ -51,7 +51,7 @@ from leasehold.services.read_results import FilePage, list_files, open_file
 from leasehold.services.request_bounds import MAX_FILE_BYTES
 
 #: A page of recorded calls has texts of so many bytes, or one result.
-_PAGE_BYTES: Final = 8 * 1024 * 1024
+_MAX_PAGE_BYTES: Final = 8 * 1024 * 1024
 
 _RELEASED: Final = "The worker released the step; another one may claim it at once."
 
@@ -176,7 +176,7 @@ def recorded_calls(
         attempt.renew()
     for call, text in calls.found(page_token or "", key, asked):
         size += len(text)
-        if page and (len(page) == limit or size > _PAGE_BYTES):
+        if page and (len(page) == limit or size > _MAX_PAGE_BYTES):
             return page, page[-1][0].key
         page.append((call, text))
     return page, None

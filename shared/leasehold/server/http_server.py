@@ -43,24 +43,24 @@ THREADS: Final = 16
 #: would be taken for one that hangs, and be started again.
 _HEALTH: Final = "/health"
 #: A new connection that has sent nothing by then is closed.
-FIRST_BYTE_S: Final = 10.0
+FIRST_BYTE_TIMEOUT_S: Final = 10.0
 #: A request that is not complete by then is broken off.
-REQUEST_S: Final = 30.0
+REQUEST_TIMEOUT_S: Final = 30.0
 #: A connection that is silent for this long between requests is closed.
-IDLE_S: Final = 120.0
+IDLE_TIMEOUT_S: Final = 120.0
 #: A response that its caller does not read for this time is broken off,
-ANSWER_S: Final = 30.0
+ANSWER_TIMEOUT_S: Final = 30.0
 #: and one of which less than this is taken within a minute.
-ANSWER_BYTES: Final = 1024 * 1024
+MIN_ANSWER_BYTES_PER_MINUTE: Final = 1024 * 1024
 _MINUTE_S: Final = 60.0
 #: The rest of a refused body is dropped for this time, so that its sender gets the answer.
-DROP_S: Final = 5.0
+DROP_TIMEOUT_S: Final = 5.0
 #: What is answered by then, when the server stops, still gets out.
-FLUSH_S: Final = 2.0
+FLUSH_TIMEOUT_S: Final = 2.0
 
 #: So much of bodies that are not complete and of answers that are not taken is kept for all.
-MOST_KEPT: Final = 256 * 1024 * 1024
-_MOST_CONNECTIONS: Final = 1000
+MAX_KEPT_BYTES: Final = 256 * 1024 * 1024
+_MAX_CONNECTIONS: Final = 1000
 #: Connections that may be open beyond those while a thread answers each of the others.
 _SPARE: Final = 64
 #: So much of its answers the system keeps for a connection, which else takes megabytes of them:
@@ -70,10 +70,10 @@ _UNLIMITED: Final = 2**62
 #: A body in chunks is read so much at a time: the time of that grows with its square. For their
 #: lengths, and for what follows the last one, there are so many bytes, and an eighth of the body.
 _PIECE: Final = 4 * 1024
-_FRAMING: Final = 64 * 1024
+_MAX_FRAMING_BYTES: Final = 64 * 1024
 _DROP_BYTES: Final = 64 * 1024
-_LOOK_S: Final = 1.0
-_FLUSH_LOOK_S: Final = 0.05
+_TURN_S: Final = 1.0
+_FLUSH_TURN_S: Final = 0.05
 #: What a caller cannot be accepted for: no descriptors, no memory.
 #: Of what the server refuses before the API has it; any other is `invalid_request`.
 _CODES: Final = {413: "too_large", 431: "too_large", 500: "internal", 501: "body_encoding"}
@@ -108,7 +108,7 @@ class HttpServer:
         self._map = _Connections()
         self._server = _Server(app, self._map, listener, body_limit)
         self._stopping = threading.Event()
-        self._flush_s = FLUSH_S
+        self._flush_s = FLUSH_TIMEOUT_S
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
 
     def start(self) -> None:
@@ -120,13 +120,13 @@ class HttpServer:
         self._server.body_limit = body_limit
         self._server.application = app
 
-    def stop(self, seconds: float = 2 * FLUSH_S) -> None:
+    def stop(self, seconds: float = 2 * FLUSH_TIMEOUT_S) -> None:
         """Accept nothing more, finish what is being answered, and close all connections.
 
         Args:
             seconds: how long that may take.
         """
-        self._flush_s = min(FLUSH_S, seconds / 2)
+        self._flush_s = min(FLUSH_TIMEOUT_S, seconds / 2)
         self._stopping.set()
         if self._thread.is_alive():
             self._server.pull_trigger()
@@ -137,10 +137,10 @@ class HttpServer:
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
-                self._map.turn(_LOOK_S)
+                self._map.turn(_TURN_S)
             except Exception:  # noqa: BLE001 - such as no memory: no other thread serves
                 _LOG.exception("the HTTP server goes on after an error")
-                self._stopping.wait(_LOOK_S)
+                self._stopping.wait(_TURN_S)
         self._close()
 
     def _close(self) -> None:
@@ -149,10 +149,10 @@ class HttpServer:
             channel.close_when_flushed = True
         self._map.look_at_all()
         self._server.accepting = False
-        for _ in range(int(self._flush_s / _FLUSH_LOOK_S)):
+        for _ in range(int(self._flush_s / _FLUSH_TURN_S)):
             if not self._server.active_channels:
                 break
-            self._map.turn(_FLUSH_LOOK_S)
+            self._map.turn(_FLUSH_TURN_S)
         for channel in list(self._server.active_channels.values()):
             channel.close_now()
         wasyncore.close_all(self._map)
@@ -273,7 +273,7 @@ class _Request(HTTPRequestParser):  # type: ignore[misc] # waitress has no types
             self.headers["CONTENT_LENGTH"] = str(self._limit + 1)
             self.completed = True
             self._refuse()
-        elif self.body_bytes_received - held > _FRAMING + held // 8:
+        elif self.body_bytes_received - held > _MAX_FRAMING_BYTES + held // 8:
             self.error = BadRequest("The body has more lines of chunks than bytes")
             self.completed = True
 
@@ -396,15 +396,15 @@ class _Channel(HTTPChannel):  # type: ignore[misc] # waitress has no types
     def is_over(self, now: float) -> bool:
         """Return whether its time is over; called about each second."""
         if self._drops:
-            return now - self._began_at >= DROP_S
+            return now - self._began_at >= DROP_TIMEOUT_S
         if self.total_outbufs_len or self._has_next():  # which waits for the system to have room
             return self._takes_too_long(now)
         self._window = None
         if self.requests:
             return False
         if self.request is not None:
-            return now - self._began_at >= REQUEST_S
-        return now - self.moved_at >= (IDLE_S if self._has_asked else FIRST_BYTE_S)
+            return now - self._began_at >= REQUEST_TIMEOUT_S
+        return now - self.moved_at >= (IDLE_TIMEOUT_S if self._has_asked else FIRST_BYTE_TIMEOUT_S)
 
     def close_now(self) -> None:
         """Close it, in the server's thread: one that takes nothing is never ready to be written."""
@@ -421,12 +421,12 @@ class _Channel(HTTPChannel):  # type: ignore[misc] # waitress has no types
         if self._window is None:  # it had nothing to take until now
             self._window, self.moved_at = (now, self._sent), now
         since, sent = self._window
-        if now - self.moved_at >= ANSWER_S:
+        if now - self.moved_at >= ANSWER_TIMEOUT_S:
             return True
         if now - since < _MINUTE_S:
             return False
         self._window = now, self._sent
-        return self._sent - sent < ANSWER_BYTES
+        return self._sent - sent < MIN_ANSWER_BYTES_PER_MINUTE
 
     def send(self, data: bytes, do_close: bool = True) -> int:
         """Send what the caller takes now; return how many bytes that were."""
@@ -493,7 +493,7 @@ class _Channel(HTTPChannel):  # type: ignore[misc] # waitress has no types
 
         To try again and again meanwhile would take that thread the time it needs.
         """
-        if self.outbuf_lock.acquire(timeout=_FLUSH_LOOK_S):
+        if self.outbuf_lock.acquire(timeout=_FLUSH_TURN_S):
             try:
                 super()._flush_some_if_lockable(do_close)
             finally:
@@ -565,7 +565,7 @@ class _Server(TcpWSGIServer):  # type: ignore[misc] # waitress has no types
                 channel.close_now()
         kept = sum(channel.kept for channel in channels)
         for last in self._giving_way():
-            if kept <= MOST_KEPT:
+            if kept <= MAX_KEPT_BYTES:
                 break
             if last.kept:
                 kept -= last.kept
@@ -582,7 +582,7 @@ class _Server(TcpWSGIServer):  # type: ignore[misc] # waitress has no types
             return super().accept()
         except OSError as error:
             if error.errno in _NO_ROOM:  # the caller waits, and would be tried again at once
-                self._accepts_from = time.monotonic() + _LOOK_S
+                self._accepts_from = time.monotonic() + _TURN_S
                 self._warn(_NO_ROOM_LINE.format(problem=error.strerror))
             return None
 
@@ -642,5 +642,5 @@ def _connection_limit() -> int:
     """Return how many connections may be open: half of what the system lets this process open."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
-        return _MOST_CONNECTIONS
-    return max(1, min(_MOST_CONNECTIONS, files // 2))
+        return _MAX_CONNECTIONS
+    return max(1, min(_MAX_CONNECTIONS, files // 2))

@@ -117,12 +117,12 @@ TICK_S: Final = 1.0
 BILLED_TICK_S: Final = 10.0
 
 #: A stop takes no longer, whatever the store and the callers do: service managers kill after 10 s.
-_STOP_S: Final = 9.0
+_MAX_STOP_S: Final = 9.0
 #: However long the workers took, what is answered by then gets out.
-_ANSWERS_S: Final = 0.5
+_MIN_ANSWERS_S: Final = 0.5
 
 #: How often a store is asked again that is away at the start.
-_RETRY_S: Final = 1.0
+_STORE_RETRY_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,9 +210,9 @@ class Server:
 
     def stop(self, signal_name: str | None = None) -> None:
         """Let running attempts end, release the leases of the others, and answer until then."""
-        end = time.monotonic() + _STOP_S
+        end = time.monotonic() + _MAX_STOP_S
         self.local.drain(signal_name=signal_name)
-        self._http.stop(max(_ANSWERS_S, end - time.monotonic()))
+        self._http.stop(max(_MIN_ANSWERS_S, end - time.monotonic()))
         self.local.close(grace=0)
         self._forget_sources()
 
@@ -223,9 +223,11 @@ class Server:
                 return self.local.adopt_all()
             except StoreUnavailableError as error:
                 if not has_reported:
-                    self._report(f"the store is asked again every {_RETRY_S:g} s: {error.message}")
+                    self._report(
+                        f"the store is asked again every {_STORE_RETRY_S:g} s: {error.message}"
+                    )
                 has_reported = True
-            time.sleep(_RETRY_S)
+            time.sleep(_STORE_RETRY_S)
 
 
 def _check_queue(tasks: str) -> None:

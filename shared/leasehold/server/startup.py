@@ -107,9 +107,9 @@ def begin_to_answer(host: str, port: int, environ: Mapping[str, str] | None = No
 
 def _body_limit(_head: Mapping[str, str]) -> int:
     """Refuse no body yet: what answers once it has come may be the API, which would miss it."""
-    from leasehold.server.http_server import MOST_KEPT  # noqa: PLC0415 - an extra has it
+    from leasehold.server.http_server import MAX_KEPT_BYTES  # noqa: PLC0415 - an extra has it
 
-    return MOST_KEPT
+    return MAX_KEPT_BYTES
 
 
 def answer(environ: Mapping[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:

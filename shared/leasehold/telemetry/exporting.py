@@ -26,7 +26,7 @@ from leasehold.bounded_calls import start_thread
 from leasehold.ports.clock import Clock
 
 #: A receiver that did not take it in time is not waited for again so long.
-REST_S: Final = 60.0
+RECEIVER_REST_S: Final = 60.0
 
 #: Who logs each batch that could not be sent: we say it once.
 _NOISY: Final = (
@@ -187,7 +187,7 @@ class Exporting:
             return
         sending.join(within_s)
         if self._receiver.is_away or (sending.is_alive() and within_s):
-            self._rests_until = now + REST_S
+            self._rests_until = now + RECEIVER_REST_S
             self._receiver.note_silence()
 
     def _flush(self) -> None:

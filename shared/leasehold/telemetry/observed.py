@@ -56,7 +56,7 @@ BUCKETS: Final = (
     *(90.0, 120.0, 180.0, 240.0, 300.0, 420.0, 600.0, 900.0, 1200.0, 1800.0, 2700.0, 3600.0),
 )
 #: So many first tools have their own series in one process; the others are `other`.
-MAX_TOOLS: Final = 100
+MAX_TOOL_SERIES: Final = 100
 #: What an attempt counts as that left an output, or that a block or a cancellation ended.
 _COMPLETED: Final = "completed"
 _BLOCKED: Final = "blocked"
@@ -441,7 +441,7 @@ class OpenTelemetry(Telemetry):
     def _tool(self, name: str) -> str:
         """Return the first tool as a series has it: a handler may name any number of them."""
         if name not in self._tools:
-            if len(self._tools) >= MAX_TOOLS:
+            if len(self._tools) >= MAX_TOOL_SERIES:
                 return "other"
             self._tools.add(name)
         return name

@@ -15,7 +15,7 @@ from leasehold.hooks import hook
 START: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
 #: While a caller watches, time moves in steps of this many seconds at most.
-_STEP_S: Final = 1.0
+_MAX_STEP_S: Final = 1.0
 
 
 class FrozenClock:
@@ -62,9 +62,9 @@ class FrozenClock:
             by: a timedelta, or seconds.
         """
         left = by.total_seconds() if isinstance(by, timedelta) else float(by)
-        while any(self._watchers) and left > _STEP_S:
-            self._move(_STEP_S)
-            left -= _STEP_S
+        while any(self._watchers) and left > _MAX_STEP_S:
+            self._move(_MAX_STEP_S)
+            left -= _MAX_STEP_S
         self._move(left)
 
     @property

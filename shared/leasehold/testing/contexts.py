@@ -62,7 +62,7 @@ from leasehold.worker.context.checkpoints import IncrementalState
 from leasehold.worker.context.step_context import StepContext
 from leasehold.worker.handler.gates import GateContext
 
-_LONGEST_S: Final = 86_400.0
+_MAX_TIME_LEFT_S: Final = 86_400.0
 _VALUES: Final = "JSON values"
 _FREE: Final = "free"
 _TAKEN: Final = "taken"
@@ -227,7 +227,7 @@ def step_context(
         InvalidRequestError: an argument is not what it may be.
     """
     clock = checked_clock(clock or FrozenClock(skips_waits=True))
-    left = timedelta(seconds=checked_seconds("time_left", time_left, _LONGEST_S))
+    left = timedelta(seconds=checked_seconds("time_left", time_left, _MAX_TIME_LEFT_S))
     if stop_at_checkpoint is not None:
         checked_number("stop_at_checkpoint", stop_at_checkpoint)
     manifest = run_at_work(clock, run_id, step_type, _outputs(outputs), left, name=step)

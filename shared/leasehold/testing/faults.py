@@ -66,7 +66,7 @@ class Orders:
         return None
 
 
-_LONGEST_S: Final = 30 * 86_400.0
+_MAX_FAULT_S: Final = 30 * 86_400.0
 
 #: Those that an engine with its own threads may meet too.
 _WITH_THREADS: Final = frozenset({"store away", "artifacts away", "lose answer"})
@@ -132,7 +132,7 @@ class AnnouncementFaults(ABC):
     def channel_away(self, seconds: float, channel: str | None = None) -> None:
         """Have a provider refuse connections for this time from now on."""
         self._check_channel(channel)
-        seconds = checked_seconds("seconds", seconds, _LONGEST_S, zero=False)
+        seconds = checked_seconds("seconds", seconds, _MAX_FAULT_S, zero=False)
         self.is_ordered = True
         for name in self.channels() if channel is None else (channel,):
             self._away[_away(name)] = self.clock.monotonic() + seconds
@@ -143,7 +143,7 @@ class AnnouncementFaults(ABC):
         After PIPELINE_DELIVERY_TIMEOUT_S its answer is ignored: it is sent again, with the same
         key.
         """
-        seconds = checked_seconds("seconds", seconds, _LONGEST_S, zero=False)
+        seconds = checked_seconds("seconds", seconds, _MAX_FAULT_S, zero=False)
         self._order_announcement("channel late", channel, seconds=seconds)
 
     def channel_silent(self, channel: str | None = None) -> None:
@@ -406,7 +406,7 @@ class Faults(AnnouncementFaults):
         raise KilledError
 
     def _outage(self, what: str, seconds: float, step: str | None) -> None:
-        seconds = checked_seconds("seconds", seconds, _LONGEST_S, zero=False)
+        seconds = checked_seconds("seconds", seconds, _MAX_FAULT_S, zero=False)
         if step is None:
             self.is_ordered = True
             self._away[what] = self.clock.monotonic() + seconds

@@ -145,10 +145,10 @@ def _wait(faults: Faults, seconds: float) -> None:
 
 
 _ONE_DAY: Final = timedelta(days=1)
-_LONGEST_S: Final = 3650 * 86_400.0
+_MAX_WITHIN_S: Final = 3650 * 86_400.0
 
 #: How far time is moved where nothing says when the run goes on: a look of the engine for runs.
-_LOOK_S: Final = 1.0
+_ADVANCE_S: Final = 1.0
 
 
 class InProcessEngine(Operations, in_process.InProcessEngine):
@@ -287,7 +287,7 @@ class InProcessEngine(Operations, in_process.InProcessEngine):
                 state = "in a store that is away" if run is None else f"{run.state} at step "
                 where = state if run is None else state + run.position.step
                 raise TimeoutError(f"run {run_id} still moves after {within}: it is {where}")
-            clock.advance(_LOOK_S if run is None else _until_next(run, clock))
+            clock.advance(_ADVANCE_S if run is None else _until_next(run, clock))
 
     def run_until_announced(
         self, run_id: str, within: timedelta | float = _ONE_DAY
@@ -311,7 +311,7 @@ class InProcessEngine(Operations, in_process.InProcessEngine):
         while owed := [each.alarm_at for each in self._deliveries_of(run_id) if each.alarm_at]:
             if clock.now() >= end:
                 raise TimeoutError(f"run {run_id} is not announced after {within}")
-            clock.advance(max(_LOOK_S, (min(owed) - clock.now()).total_seconds()))
+            clock.advance(max(_ADVANCE_S, (min(owed) - clock.now()).total_seconds()))
             self.sweep()
             self.run_until_idle()
         return self._deliveries_of(run_id)
@@ -392,14 +392,14 @@ class InProcessEngine(Operations, in_process.InProcessEngine):
 
 
 def _as_time(within: timedelta | float) -> timedelta:
-    return timedelta(seconds=checked_seconds("within", within, _LONGEST_S))
+    return timedelta(seconds=checked_seconds("within", within, _MAX_WITHIN_S))
 
 
 def _until_next(run: Manifest, clock: FrozenClock) -> float:
     """Return the seconds until something is due of the run."""
     now, begins, alarm = clock.now(), run.position.dispatch.not_before, run.alarm_at
     due = [at for at in (begins if run.position.lease is None else None, alarm) if at and at > now]
-    return (min(due) - now).total_seconds() if due else _LOOK_S
+    return (min(due) - now).total_seconds() if due else _ADVANCE_S
 
 
 @contextlib.contextmanager

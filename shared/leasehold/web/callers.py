@@ -17,7 +17,7 @@ import flask
 from werkzeug import Request
 from werkzeug.datastructures import Headers
 
-from leasehold.api.call_row import ACTOR_HEADER, BODY_BYTES
+from leasehold.api.call_row import ACTOR_HEADER, MAX_BODY_BYTES
 from leasehold.bootstrap import system_clock
 from leasehold.domain.printable import one_line
 from leasehold.domain.signal_link import LINK, is_link
@@ -58,7 +58,7 @@ _OWN_ADDRESS: Final = (
     r"https://(?:{service}-(?:\d+\.[a-z0-9-]+\.run\.app|[a-z0-9]{{10}}-[a-z]{{1,4}}\.a\.run\.app)"
     r"|[a-z0-9-]+\.cloudfunctions\.net/{service})/?(?:\?__GCP_CloudEventsMode=[\w%./-]+)?"
 )
-_LONGEST_SHOWN: Final = 200
+_MAX_AUDIENCE_CHARS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class CallerCheck:
         if refused is None and not (path.endswith(LINK) and is_link(path)):
             refused = self._noted(request)
         if refused is not None:
-            drop_rest(request, BODY_BYTES)
+            drop_rest(request, MAX_BODY_BYTES)
         return refused
 
     def _noted(self, request: Request) -> flask.Response | None:
@@ -149,7 +149,7 @@ class CallerCheck:
     def _check_audience(self, identity: Identity) -> None:
         """Refuse a token that another service might have been sent, and have sent on."""
         if identity.audience not in self.audiences and not self._is_own(identity):
-            audience = one_line(identity.audience, _LONGEST_SHOWN)
+            audience = one_line(identity.audience, _MAX_AUDIENCE_CHARS)
             raise CallerNotAllowedError(problem=f"its token is for {audience}")
 
     def _is_own(self, identity: Identity) -> bool:

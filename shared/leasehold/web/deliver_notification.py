@@ -27,9 +27,9 @@ from leasehold.web.entry import entered, refuse
 _LOG: Final = logging.getLogger("leasehold.deliver_notification")
 
 #: A message says what happened, and never an output: it is far smaller.
-MESSAGE_BYTES: Final = 64 * 1024
+MAX_MESSAGE_BYTES: Final = 64 * 1024
 
-_LONGEST_LINE: Final = 500
+_MAX_LINE_CHARS: Final = 500
 
 
 def answer_event(provider: EngineProvider, event: CloudEvent) -> None:
@@ -98,8 +98,8 @@ def _bounded(data: Any) -> Mapping[str, Any]:
         raise _refused(type(data).__name__, "{'message': …}, as Pub/Sub pushes it")
     message = data.get("message")
     text = message.get("data") if isinstance(message, dict) else None
-    if isinstance(text, str) and len(text) > MESSAGE_BYTES:
-        raise TooLargeError(what="the message", size=len(text), limit=MESSAGE_BYTES)
+    if isinstance(text, str) and len(text) > MAX_MESSAGE_BYTES:
+        raise TooLargeError(what="the message", size=len(text), limit=MAX_MESSAGE_BYTES)
     return data
 
 
@@ -117,7 +117,7 @@ def _refused(value: str, allowed: str) -> InvalidRequestError:
 
 def _drop(problem: str) -> None:
     """Say in one line why a message is acknowledged that nothing was done for."""
-    _LOG.warning("a message is dropped: %s", printable(problem)[:_LONGEST_LINE])
+    _LOG.warning("a message is dropped: %s", printable(problem)[:_MAX_LINE_CHARS])
 
 
 def _come_again(code: str, why: str) -> NoReturn:

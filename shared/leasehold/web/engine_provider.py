@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final
 
 from leasehold.api.call_row import Answer, CallRequest, CallRow, Given
-from leasehold.bootstrap import TELEMETRY_S, Bundle, Hooks, boot, check_home, load_catalog
+from leasehold.bootstrap import TELEMETRY_FLUSH_S, Bundle, Hooks, boot, check_home, load_catalog
 from leasehold.domain.worker_note import WorkerKind
 from leasehold.logs.stderr_log import log_as_json
 from leasehold.ports.telemetry import NO_TELEMETRY
@@ -32,7 +32,7 @@ from leasehold.worker.stopping.system_signals import ENDING, ShutdownCoordinator
 
 _LOG: Final = logging.getLogger("leasehold.engine")
 #: So long an answer waits for its telemetry to be sent, and only while a receiver is there.
-_FLUSH_S: Final = 1.0
+_TELEMETRY_FLUSH_S: Final = 1.0
 
 #: Of this process; it listens for signals from the import of a function on.
 SHUTDOWN: Final = ShutdownCoordinator()
@@ -46,7 +46,7 @@ def _goes_on() -> bool:
 def _end(engine: Engine) -> None:
     """End what this process works on at SIGTERM; its telemetry has what is left of ten seconds."""
     shut_down(engine, signal_name="SIGTERM")
-    engine.telemetry.flush(TELEMETRY_S)
+    engine.telemetry.flush(TELEMETRY_FLUSH_S)
 
 
 @dataclass(slots=True)
@@ -107,7 +107,7 @@ class EngineProvider:
     def end_call(self) -> None:
         """Send the telemetry of a call: without another one, this process gets no CPU after it."""
         if self._bundle is not None and self._bundle.engine.telemetry is not NO_TELEMETRY:
-            self._bundle.engine.telemetry.flush(_FLUSH_S)
+            self._bundle.engine.telemetry.flush(_TELEMETRY_FLUSH_S)
 
     def note_presence(self) -> None:
         """Note that this process works, in the background; once a minute at most.

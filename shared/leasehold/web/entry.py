@@ -23,7 +23,7 @@ import flask
 import pydantic_core
 from werkzeug import Request
 
-from leasehold.api.call_row import BODY_BYTES, PlainText
+from leasehold.api.call_row import MAX_BODY_BYTES, PlainText
 from leasehold.api.errors import ErrorInfo, ErrorResponse, status_of
 from leasehold.domain.json_text import json_value
 from leasehold.domain.printable import printable
@@ -39,7 +39,7 @@ from leasehold.web.plain_page import PAGE_HEADERS, page_of_refusal, wants_page
 _LOG: Final = logging.getLogger("leasehold.web")
 
 #: A message that repeats what it was sent is cut here.
-_LONGEST_MESSAGE: Final = 1000
+_MAX_MESSAGE_CHARS: Final = 1000
 
 #: The files of all pages lie below this path: the framework answers /static itself.
 ASSETS: Final = "/assets/"
@@ -47,11 +47,11 @@ _OUTAGE: Final = 503
 
 #: Blocks in which a body is read, and the rest of it dropped: one of any size takes no memory.
 _BLOCK_BYTES: Final = 64 * 1024
-_MOST_SHOWN: Final = 60
-_MOST_FIELDS: Final = 100
+_MAX_ENCODING_SHOWN_CHARS: Final = 60
+_MAX_FORM_FIELDS: Final = 100
 #: So long no byte of a body may come, and of one that is not read.
-_SILENCE_S: Final = 10.0
-_HURRY_S: Final = 1.0
+_MAX_BODY_SILENCE_S: Final = 10.0
+_MAX_DROP_SILENCE_S: Final = 1.0
 
 
 class Callers(Protocol):
@@ -170,8 +170,8 @@ def refuse(
     status: int, code: str, message: str, details: Mapping[str, Any] | None = None
 ) -> Refusal:
     """Answer with an error: `{"error": {"code", "message", "details"}}`."""
-    line = printable(message[: _LONGEST_MESSAGE + 1])  # it may repeat a path, or a field's name
-    cut = line if len(line) <= _LONGEST_MESSAGE else f"{line[:_LONGEST_MESSAGE]}…"
+    line = printable(message[: _MAX_MESSAGE_CHARS + 1])  # it may repeat a path, or a field's name
+    cut = line if len(line) <= _MAX_MESSAGE_CHARS else f"{line[:_MAX_MESSAGE_CHARS]}…"
     error = ErrorInfo(code=code, message=cut, details=details or {})
     body = pydantic_core.to_json(ErrorResponse(error=error), by_alias=True, fallback=str)
     refused = Refusal(body, status, mimetype="application/json")
@@ -211,7 +211,7 @@ def guarded(call: Callable[[], flask.Response]) -> flask.Response:
         return refuse(500, "internal", "Something failed here; the log has it.")
 
 
-def json_body(request: Request, limit: int = BODY_BYTES) -> Mapping[str, Any]:
+def json_body(request: Request, limit: int = MAX_BODY_BYTES) -> Mapping[str, Any]:
     """Return the JSON object of the body, of at most `limit` bytes; none is an empty one.
 
     Raises:
@@ -222,7 +222,7 @@ def json_body(request: Request, limit: int = BODY_BYTES) -> Mapping[str, Any]:
     for header in ("Content-Encoding", "Transfer-Encoding"):
         encoding = request.headers.get(header, "").strip()
         if encoding.lower() not in ("", "identity", "chunked"):
-            raise BodyEncodingError(header=header, encoding=encoding[:_MOST_SHOWN])
+            raise BodyEncodingError(header=header, encoding=encoding[:_MAX_ENCODING_SHOWN_CHARS])
     text = _read(request, limit)
     try:
         return json_value(text, is_object=True) if text.strip() else {}
@@ -239,7 +239,7 @@ def form_of(request: Request, limit: int) -> dict[str, str]:
     """
     text = _read(request, limit).decode(errors="replace")
     try:
-        fields = parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS)
+        fields = parse_qsl(text, keep_blank_values=True, max_num_fields=_MAX_FORM_FIELDS)
     except ValueError:
         raise _refused("a form with too many fields", "the form of a page") from None
     return dict(reversed(fields))
@@ -256,7 +256,7 @@ def drop_rest(request: Request, most: float = math.inf) -> None:
         most: bytes that are read, about; what comes after them is the server's, which hangs up.
     """
     dropped = 0
-    with suppress(Exception), _broken_off_after(_HURRY_S, request):  # nothing is lost
+    with suppress(Exception), _broken_off_after(_MAX_DROP_SILENCE_S, request):  # nothing is lost
         while dropped < most and (block := request.stream.read(_BLOCK_BYTES)):
             dropped += len(block)
     request.stream = io.BytesIO()
@@ -269,7 +269,7 @@ def _read(request: Request, limit: int) -> bytes:
         raise TooLargeError(what="the body", size=size, limit=limit)
     text = bytearray()
     try:
-        with _broken_off_after(_SILENCE_S, request):
+        with _broken_off_after(_MAX_BODY_SILENCE_S, request):
             while len(text) <= limit and (block := request.stream.read(_BLOCK_BYTES)):
                 text += block
     except Exception:  # noqa: BLE001 - each server has its own way to say that the sender broke off

@@ -26,7 +26,7 @@ from leasehold.services.request_bounds import MAX_ACTOR_CHARS
 #: https://cloud.google.com/run/docs/troubleshooting#signature-removed
 _REMOVED: Final = "SIGNATURE_REMOVED_BY_GOOGLE"
 
-_LONGEST: Final = 8 * 1024
+_MAX_TOKEN_CHARS: Final = 8 * 1024
 _TOKEN: Final = re.compile(r"Bearer ([\w-]+)\.([\w-]+)\.([\w-]+)", re.ASCII)
 _ALGORITHM: Final = "RS256"
 _ISSUERS: Final = ("https://accounts.google.com", "accounts.google.com")
@@ -59,7 +59,7 @@ def read_identity(
         UnauthenticatedError: that is not to be believed. Nothing of the token is in the error.
         CertificatesUnavailableError: it cannot be known now. Retryable.
     """
-    found = _TOKEN.fullmatch(header) if len(header) <= _LONGEST else None
+    found = _TOKEN.fullmatch(header) if len(header) <= _MAX_TOKEN_CHARS else None
     if found is None:
         raise UnauthenticatedError(problem="the token is not one of Google's")
     is_removed = found[3] == _REMOVED
@@ -147,16 +147,16 @@ GOOGLE_CERTIFICATES: Final = "https://www.googleapis.com/oauth2/v1/certs"
 
 _MAX_AGE: Final = re.compile(r"max-age=(\d{1,9})")
 #: Their lifetime where the answer does not say.
-_USUAL_AGE_S: Final = 300.0
-_LONGEST_AGE_S: Final = 86_400.0
+_DEFAULT_AGE_S: Final = 300.0
+_MAX_AGE_S: Final = 86_400.0
 #: How long an answer is waited for, and how soon after a fetch there may be another one: strangers
 #: make up ids of keys, and a server that is away is not asked for each request.
-_TIMEOUT_S: Final = 3.0
-_PAUSE_S: Final = 10.0
+_ANSWER_TIMEOUT_S: Final = 3.0
+_FETCH_PAUSE_S: Final = 10.0
 #: How long all of a fetch is waited for, and how many that go on after that are left behind.
-_AT_MOST_S: Final = 2 * _TIMEOUT_S
-_MOST_ABANDONED: Final = 3
-_MOST_BYTES: Final = 256 * 1024
+_MAX_FETCH_S: Final = 2 * _ANSWER_TIMEOUT_S
+_MAX_FETCHES_ABANDONED: Final = 3
+_MAX_ANSWER_BYTES: Final = 256 * 1024
 
 
 class Certificates:
@@ -170,7 +170,7 @@ class Certificates:
         pause_s: seconds between two fetches, at least.
     """
 
-    def __init__(self, url: str = GOOGLE_CERTIFICATES, *, pause_s: float = _PAUSE_S) -> None:
+    def __init__(self, url: str = GOOGLE_CERTIFICATES, *, pause_s: float = _FETCH_PAUSE_S) -> None:
         self._url = url
         self._pause_s = pause_s
         self._lock = threading.Lock()
@@ -218,10 +218,10 @@ class Certificates:
         """Read them in a thread: a head that trickles in has no end that a timeout knows."""
         from leasehold.bounded_calls import BoundedCalls  # noqa: PLC0415 - only who fetches them
 
-        self._reads = self._reads or BoundedCalls("certificates", most_late=_MOST_ABANDONED)
+        self._reads = self._reads or BoundedCalls("certificates", most_late=_MAX_FETCHES_ABANDONED)
         if self._reads.are_taken():
             raise TimeoutError
-        reading = self._reads.make(partial(_read, self._url), wait_s=_AT_MOST_S)
+        reading = self._reads.make(partial(_read, self._url), wait_s=_MAX_FETCH_S)
         if reading is None:
             return _read(self._url)
         if not reading.done():
@@ -238,17 +238,17 @@ def _read(url: str) -> tuple[Mapping[str, str], float]:
     from urllib.error import HTTPError  # noqa: PLC0415 - as below
     from urllib.request import urlopen  # noqa: PLC0415 - only who fetches them waits for it
 
-    over_at = time.monotonic() + _TIMEOUT_S
+    over_at = time.monotonic() + _ANSWER_TIMEOUT_S
     text = bytearray()
     try:
-        opened = urlopen(url, timeout=_TIMEOUT_S)  # noqa: S310 - Google's address
+        opened = urlopen(url, timeout=_ANSWER_TIMEOUT_S)  # noqa: S310 - Google's address
     except HTTPError as refused:
         refused.close()
         raise
     with opened as answer:
-        while block := answer.read1(_MOST_BYTES):
+        while block := answer.read1(_MAX_ANSWER_BYTES):
             text += block
-            if len(text) > _MOST_BYTES or time.monotonic() > over_at:
+            if len(text) > _MAX_ANSWER_BYTES or time.monotonic() > over_at:
                 raise TimeoutError
         age = _MAX_AGE.search(answer.headers.get("Cache-Control", ""))
     found = pydantic_core.from_json(bytes(text))
@@ -256,7 +256,7 @@ def _read(url: str) -> tuple[Mapping[str, str], float]:
     known = {key: pem for key, pem in pairs if _is_certificate(pem)}
     if not known:  # an error, answered with 200: those that were known stay
         raise ValueError(url)
-    return known, min(float(age[1]), _LONGEST_AGE_S) if age else _USUAL_AGE_S
+    return known, min(float(age[1]), _MAX_AGE_S) if age else _DEFAULT_AGE_S
 
 
 def _is_certificate(value: object) -> bool:

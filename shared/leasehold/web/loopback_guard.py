@@ -38,7 +38,7 @@ _BY_DEFAULT: Final = ("", _FORM)
 
 #: Headers that only a browser sends, as WSGI names them.
 _BROWSER: Final = ("HTTP_ORIGIN", "HTTP_REFERER", "HTTP_COOKIE")
-_MAX_QUOTED: Final = 100
+_MAX_QUOTED_CHARS: Final = 100
 
 
 class LoopbackGuard:
@@ -181,4 +181,4 @@ def _with_port(hosts: Sequence[str], port: str) -> tuple[str, ...]:
 
 
 def _quoted(text: str) -> str:
-    return repr(text[:_MAX_QUOTED]) if text else "missing"
+    return repr(text[:_MAX_QUOTED_CHARS]) if text else "missing"

@@ -54,15 +54,15 @@ from leasehold.registry.setting_texts import Right
 from leasehold.web.callers import actor_of, caller_of, check_right, page_rights
 from leasehold.web.entry import ASSETS, form_of
 from leasehold.web.loopback_guard import is_same_origin
-from leasehold.web.plain_page import AGAIN_S, PAGE_HEADERS, looks_again, remedy_of, title_of
+from leasehold.web.plain_page import PAGE_HEADERS, RELOAD_AFTER_S, looks_again, remedy_of, title_of
 
 _LOG: Final = logging.getLogger("leasehold.web")
 
 #: So long a reader waits for a store that does not answer.
-_PATIENCE_S: Final = 4.0
-_LEAST_COMPRESSED: Final = 1024
+_STORE_PATIENCE_S: Final = 4.0
+_MIN_COMPRESSED_BYTES: Final = 1024
 #: A page says things that pass without a write: that a time has come, that no server is there.
-_FRESH_S: Final = 30
+_PAGE_FRESH_S: Final = 30
 _TWO_NUMBERS: Final = re.compile(r"(\d{1,9})\.(\d{1,9})", re.ASCII)
 #: The page of the run that a form is about.
 _RUN: Final = re.compile(r"/runs/[^/:]+")
@@ -76,7 +76,7 @@ _WITHOUT_AGES: Final = re.compile(r'(?<=">)[^<>]*(?=</time>)| data-now="[^"]*"')
 
 #: What a form has done, for the page that it leads to. A cookie of that page carries it, and not
 #: the address, which would say it to each reader of a link.
-_SAID_S: Final = 60
+_DONE_COOKIE_S: Final = 60
 DONE: Final[Mapping[str, str]] = {
     "pause": "The run was paused.",
     "resume": "The run was resumed.",
@@ -127,7 +127,7 @@ def answer_browser(
         row, values = match(request)
         if request.method == "POST":
             return _answer_form(answer_row, request, row, values)
-        with _within(_PATIENCE_S):
+        with _within(_STORE_PATIENCE_S):
             return _answer_page(answer_row, request, row, values)
     except MethodNotAllowed:
         problem = f"{request.path} is no page to open, and takes no form like this one."
@@ -167,7 +167,7 @@ def _answer_page(
     look = _look(answer_row, request, row, values)
     known = None
     if page.mark is not None and look.problem is None and "If-None-Match" in request.headers:
-        moment = str(int(look.now.timestamp()) // _FRESH_S)
+        moment = str(int(look.now.timestamp()) // _PAGE_FRESH_S)
         known = _etag(request, page.mark(look), moment, _done(request))
         if request.headers["If-None-Match"] == known:
             return _unchanged(known)
@@ -237,7 +237,7 @@ def _answer_form(
     elif row.name in COUNTED:
         note = ".".join([row.name, *map(str, COUNTED[row.name][0](answer))])
     redirect = _redirect(f"{path}?{query}" if query else path)
-    _set_cookie(request, redirect, _DONE_COOKIE, note, path=path, max_age=_SAID_S)
+    _set_cookie(request, redirect, _DONE_COOKIE, note, path=path, max_age=_DONE_COOKIE_S)
     return redirect
 
 
@@ -281,7 +281,7 @@ def _error_page(request: flask.Request, status: int, message: str) -> flask.Resp
         "remedy": remedy_of(request.environ, status),
         "run_path": of_run and of_run[0],
     }
-    poll_s = AGAIN_S if looks_again(request.environ, status) else 0
+    poll_s = RELOAD_AFTER_S if looks_again(request.environ, status) else 0
     shown = Shown("error.html", title_of(status), values, poll_s)
     return _page(request, _rendered(request, shown, None), status)
 
@@ -345,7 +345,7 @@ def _unchanged(etag: str) -> flask.Response:
 
 def _compressed(request: flask.Request, answer: flask.Response) -> flask.Response:
     body = answer.get_data()
-    if len(body) >= _LEAST_COMPRESSED and request.accept_encodings["gzip"] > 0:
+    if len(body) >= _MIN_COMPRESSED_BYTES and request.accept_encodings["gzip"] > 0:
         answer.set_data(gzip.compress(body, compresslevel=5, mtime=0))
         answer.headers["Content-Encoding"] = "gzip"
     answer.vary.add("Accept-Encoding")

@@ -52,7 +52,7 @@ _REMEDIES: Final[Mapping[str | int, str]] = {
     503: "No run is lost. Go back in a moment, and look again before you repeat it.",
 }
 #: Seconds after which a page looks again at what was not available.
-AGAIN_S: Final = 5
+RELOAD_AFTER_S: Final = 5
 
 
 def wants_page(environ: Mapping[str, Any]) -> bool:
@@ -98,7 +98,7 @@ def page_of_refusal(environ: Mapping[str, Any], status: int, code: str, message:
     """
     content = f'<p class="notice bad" role="alert">{escape(message)}</p>\n'
     content += f'<p>{escape(remedy_of(environ, status, code))} <a href="/">All runs</a></p>\n'
-    refresh = str(AGAIN_S) if looks_again(environ, status) else ""
+    refresh = str(RELOAD_AFTER_S) if looks_again(environ, status) else ""
     return plain_page(title_of(status), content, refresh)
 
 

@@ -47,7 +47,7 @@ from leasehold.web.loopback_guard import is_form, is_of_browser, refuse_content
 _LONG_LISTS: Final = Semaphore(2)
 
 #: Google's servers take no larger answer that says its length; a larger one is sent in chunks.
-_MOST_WITH_LENGTH: Final = 31 * 1024 * 1024
+_MAX_BYTES_WITH_LENGTH: Final = 31 * 1024 * 1024
 
 
 _SAVE_ONLY: Final = {
@@ -210,7 +210,7 @@ def _respond_file(opened: AbstractContextManager[ArtifactContent], name: str) ->
         answer.headers.update(_SAVE_ONLY)
         answer.headers.set(SIZE_HEADER, str(content.size))
         answer.headers.set("Content-Disposition", _attachment(name.rpartition("/")[2]))
-        if content.size <= _MOST_WITH_LENGTH:
+        if content.size <= _MAX_BYTES_WITH_LENGTH:
             answer.content_length = content.size
         answer.call_on_close(stack.pop_all().close)
     return answer

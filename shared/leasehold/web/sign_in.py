@@ -52,14 +52,14 @@ _LOG: Final = logging.getLogger("leasehold.callers")
 _OPEN: Final = "/health"
 _SIGN_IN: Final = "/sign-in"
 _SIGN_OUT: Final = "/sign-out"
-_FORM_BYTES: Final = 16 * 1024
+_MAX_FORM_BYTES: Final = 16 * 1024
 
 _READS: Final = ("GET", "HEAD")
 _SESSION_S: Final = 12 * 3600
 _COOKIE: Final = "leasehold-session-"
 #: A browser sends a few of them; a stranger may send any number.
-_MOST_COOKIES: Final = 8
-_LONGEST_COOKIE: Final = 200
+_MAX_COOKIES: Final = 8
+_MAX_COOKIE_CHARS: Final = 200
 #: To guess the token by a cookie takes so many times as long.
 _ROUNDS: Final = 100_000
 
@@ -151,7 +151,7 @@ class ServerCallers:
         if not self.asks:
             return most
         if self._is_open(request):
-            return _FORM_BYTES
+            return _MAX_FORM_BYTES
         try:
             self._account_of(request, counts=False)
         except LeaseholdError:
@@ -227,8 +227,8 @@ class ServerCallers:
     def _sign_in(self, request: Request) -> Response:
         """Give a browser its cookie, and lead to the page that was asked for."""
         size = request.content_length or 0
-        if size > _FORM_BYTES:
-            return refuse_for(TooLargeError(what="the body", size=size, limit=_FORM_BYTES))
+        if size > _MAX_FORM_BYTES:
+            return refuse_for(TooLargeError(what="the body", size=size, limit=_MAX_FORM_BYTES))
         path, peer = _own_path(request.form.get("next", "")), _peer_of(request.environ)
         if not is_same_origin(request):
             problem = "the form is not of this server's own page"
@@ -434,7 +434,7 @@ def _sessions_in(request: AnyRequest) -> Iterator[tuple[str, str]]:
     """
     found = 0
     for name, value in request.cookies.items():
-        if name.startswith(_COOKIE) and len(value) <= _LONGEST_COOKIE and found < _MOST_COOKIES:
+        if name.startswith(_COOKIE) and len(value) <= _MAX_COOKIE_CHARS and found < _MAX_COOKIES:
             found += 1
             yield name, value
 
@@ -460,9 +460,9 @@ class _Guesses:
     Another address goes on, and so do sessions. Behind a proxy, all callers have one address.
     """
 
-    BURST: Final = 50.0
-    PER_S: Final = 5.0
-    MOST_PEERS: Final = 1024
+    MAX_GUESSES: Final = 50.0
+    GUESSES_PER_S: Final = 5.0
+    MAX_PEERS: Final = 1024
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -471,16 +471,16 @@ class _Guesses:
     def are_left(self, peer: str) -> bool:
         """Return whether a token from there is compared."""
         with self._lock:
-            return self._counted(peer) <= self.BURST - 1
+            return self._counted(peer) <= self.MAX_GUESSES - 1
 
     def note_wrong(self, peer: str) -> None:
         """Count a wrong token."""
         with self._lock:
             self._wrong[peer] = self._counted(peer) + 1, time.monotonic()
             self._wrong.move_to_end(peer)
-            if len(self._wrong) > self.MOST_PEERS:
+            if len(self._wrong) > self.MAX_PEERS:
                 self._wrong.popitem(last=False)
 
     def _counted(self, peer: str) -> float:
         wrong, at = self._wrong.get(peer, (0.0, 0.0))
-        return max(0.0, wrong - (time.monotonic() - at) * self.PER_S)
+        return max(0.0, wrong - (time.monotonic() - at) * self.GUESSES_PER_S)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from leasehold.bounded_calls import MOST_LATE, BoundedCalls
+from leasehold.bounded_calls import MAX_LATE_CALLS, BoundedCalls
 from leasehold.domain.event_message import EventMessage
 from leasehold.domain.printable import printable
 from leasehold.errors import (
@@ -57,7 +57,7 @@ class BoundedSends:
         grace_s: how many seconds more a channel has to say what came of its own timeout.
     """
 
-    def __init__(self, most_late: int = MOST_LATE, grace_s: float = TIMEOUT_GRACE_S) -> None:
+    def __init__(self, most_late: int = MAX_LATE_CALLS, grace_s: float = TIMEOUT_GRACE_S) -> None:
         self._most_late = most_late
         self._grace_s = grace_s
         self._threads: dict[str, BoundedCalls] = {}  # of each channel

@@ -146,7 +146,7 @@ def test_a_wait_ends_in_time_or_when_a_person_has_to_act(client: Client) -> None
 def test_runs_are_listed_by_filter_newest_first(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leasehold.client.client._PAGE", 2)
+    monkeypatch.setattr("leasehold.client.client._RUNS_PER_PAGE", 2)
     ids = [client.start("answers", {"theText": str(n)}).run_id for n in range(5)]
     client.start("refuses", {}, labels={"team": "a"})
 

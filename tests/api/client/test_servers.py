@@ -185,7 +185,7 @@ def test_a_server_that_answers_with_another_run_is_not_believed(answering: Answe
 
 def test_each_outage_of_a_wait_is_tolerated_as_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """A wait may take days, and a server is restarted now and then."""
-    monkeypatch.setattr(run_wait, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(run_wait, "OUTAGE_PATIENCE_S", 0.0)
     rules = rules_of(step_settings("draft"), step_settings("send"))
     run = lifecycle.start(None, NOW, rules=rules, new=new_run("r-1")).manifest
     away = ServerUnreachableError(url="http://x", problem="it is away", sent=True)
@@ -308,7 +308,7 @@ def test_a_start_that_reached_no_server_fails_at_once() -> None:
 def test_a_start_that_is_never_answered_says_how_to_repeat_it(
     answering: Answering, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leasehold.client.run_wait.PATIENCE_S", 0.3)
+    monkeypatch.setattr("leasehold.client.run_wait.OUTAGE_PATIENCE_S", 0.3)
 
     with pytest.raises(ServerUnreachableError, match=r"is away\.(\n|$)") as error:
         Client(answering((503, {"error": {"message": "the store is away."}}))).start("answers", {})

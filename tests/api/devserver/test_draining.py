@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from leasehold.cli.stop_signals import SAME_S
+from leasehold.cli.stop_signals import SAME_SIGNAL_S
 from leasehold.devserver.server import DevOptions, DevServer
 from leasehold.devserver.server_process import running_processes
 from tests.chaos.bundle.conftest import ROOT, Api, settings
@@ -69,7 +69,9 @@ def test_a_second_signal_kills_what_still_runs(tmp_path: Path, number: signal.Si
         until(lambda: "stopping" in log.read_text())
         heard = time.monotonic()  # at the latest
         until(lambda: "SIGTERM: shutting down; 1 lease held" in log.read_text())
-        until(lambda: time.monotonic() - heard > SAME_S)  # until then it is the first one again
+        until(
+            lambda: time.monotonic() - heard > SAME_SIGNAL_S
+        )  # until then it is the first one again
 
         process.send_signal(number)
         code = process.wait(60)

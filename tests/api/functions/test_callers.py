@@ -408,7 +408,7 @@ def test_an_answer_whose_head_never_ends_blocks_only_briefly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each line of it comes in time, so that no timeout of a socket ends it."""
-    monkeypatch.setattr("leasehold.web.id_tokens._AT_MOST_S", 0.3)
+    monkeypatch.setattr("leasehold.web.id_tokens._MAX_FETCH_S", 0.3)
     is_over = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as listening, ThreadPoolExecutor(5) as threads:
         threads.submit(_drip, listening, is_over)

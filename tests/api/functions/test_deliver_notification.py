@@ -14,7 +14,7 @@ from leasehold.domain.delivery import Delivery
 from leasehold.domain.event_message import EventMessage
 from leasehold.errors import StoreUnavailableError
 from leasehold.testing import InProcessEngine
-from leasehold.web.deliver_notification import MESSAGE_BYTES
+from leasehold.web.deliver_notification import MAX_MESSAGE_BYTES
 from leasehold.web.engine_provider import SHUTDOWN
 from tests.api.functions.conftest import Function, delivery_of, told
 
@@ -98,7 +98,7 @@ CONTENTS = {
     "with a number for an id": pushed({"data": {**GOOD["data"], "runId": 5}}),
     "with no occurrence": pushed({"data": {**GOOD["data"], "occurrence": "x"}}),
     "with a channel of many lines": pushed({"data": {**GOOD["data"], "channel": "a\nERROR b"}}),
-    "over-long": pushed({**GOOD, "more": "x" * MESSAGE_BYTES}),
+    "over-long": pushed({**GOOD, "more": "x" * MAX_MESSAGE_BYTES}),
     "of an unknown run": pushed(GOOD),
     "of an unknown channel": pushed({"data": {**GOOD["data"], "channel": "no-such"}}),
     "deeper than anything": pushed(b"[" * 20_000),
@@ -128,7 +128,7 @@ def test_a_message_that_is_too_large_is_not_decoded(
     """It names a delivery that is due: one of a usual size is announced."""
     content = EventMessage(owed(engine)).content("")
 
-    deliver_notification.client.post("/", json=pushed({**content, "more": "x" * MESSAGE_BYTES}))
+    deliver_notification.client.post("/", json=pushed({**content, "more": "x" * MAX_MESSAGE_BYTES}))
 
     assert dropped(caplog)[0].startswith("a message is dropped: the message has ")
     assert delivery_of(engine).state == "due"

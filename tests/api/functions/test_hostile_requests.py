@@ -178,7 +178,7 @@ def test_a_body_that_stays_away_is_not_waited_for(
     serve_api: Function, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As many such callers as an instance has threads would stop it."""
-    monkeypatch.setattr("leasehold.web.entry._SILENCE_S", 0.05)
+    monkeypatch.setattr("leasehold.web.entry._MAX_BODY_SILENCE_S", 0.05)
     ours, theirs = socket.socketpair()
 
     class Body(io.BytesIO):

@@ -51,7 +51,7 @@ class Counted(Wrapped[Any]):
 @pytest.fixture
 def counted(serve_api: Function, monkeypatch: pytest.MonkeyPatch) -> Counted:
     """The store of the function, counted from here on; no page is anew because time has passed."""
-    monkeypatch.setattr("leasehold.web.pages._FRESH_S", 10**12)
+    monkeypatch.setattr("leasehold.web.pages._PAGE_FRESH_S", 10**12)
     provider = serve_api.provider
     counted = Counted(provider.engine.documents)
     bundle = provider._bundle  # noqa: SLF001 - it opens its stores itself
@@ -228,7 +228,7 @@ def test_a_page_of_a_store_that_does_not_answer_says_so_soon(
 
     The counts of a page, which are made side by side, are given up as soon.
     """
-    monkeypatch.setattr("leasehold.web.pages._PATIENCE_S", 0.2)
+    monkeypatch.setattr("leasehold.web.pages._STORE_PATIENCE_S", 0.2)
     one_store(
         tmp_path,
         monkeypatch,

@@ -185,7 +185,7 @@ def test_a_store_that_is_away_at_the_start_is_waited_for(
     environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
-    monkeypatch.setattr("leasehold.server.server._RETRY_S", 0.05)
+    monkeypatch.setattr("leasehold.server.server._STORE_RETRY_S", 0.05)
     server = Server(ServeOptions(port=own_port()), said.append, environ)
     local = server.local
     store: Any = Absent(local.engine.documents)

@@ -239,7 +239,7 @@ def test_too_many_wrong_tokens_of_an_address_are_slowed_and_sessions_go_on(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While they are, the right token is refused as well: else the answers would tell it."""
-    monkeypatch.setattr(_Guesses, "PER_S", 0.0)
+    monkeypatch.setattr(_Guesses, "GUESSES_PER_S", 0.0)
     server = serve(**BOTH)
     session = cookie_of(form(server, "/sign-in", token=TOKEN))
 
@@ -257,7 +257,7 @@ def test_a_form_is_a_guess_too_and_a_network_of_ipv6_counts_as_one_address(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A stranger with one address of it has as many as it likes."""
-    monkeypatch.setattr(_Guesses, "PER_S", 0.0)
+    monkeypatch.setattr(_Guesses, "GUESSES_PER_S", 0.0)
     server = callers(**BOTH)
 
     def status_of(address: str) -> int:
@@ -278,7 +278,7 @@ def test_wrong_tokens_of_any_number_of_addresses_take_no_memory() -> None:
     for number in range(3000):
         guesses.note_wrong(str(number))
 
-    assert len(guesses._wrong) == guesses.MOST_PEERS  # noqa: SLF001 - that is it
+    assert len(guesses._wrong) == guesses.MAX_PEERS  # noqa: SLF001 - that is it
 
 
 # -- a proxy that signs people in ------------------------------------------------------------------

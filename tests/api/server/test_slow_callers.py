@@ -103,7 +103,7 @@ def test_half_of_the_threads_at_most_wait_for_callers_who_do_not_read(
 
 def test_what_is_kept_for_all_together_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bodies that never come whole; the longest silent give way."""
-    monkeypatch.setattr(http_server, "MOST_KEPT", 8 * 2**20)
+    monkeypatch.setattr(http_server, "MAX_KEPT_BYTES", 8 * 2**20)
     head = f"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {2**29}\r\n\r\n".encode()
     with _serving() as served, ExitStack() as open_:
         for number in range(20):
@@ -137,7 +137,7 @@ def test_an_answer_of_which_too_little_is_taken_within_a_minute_is_broken_off(
 def test_an_answer_of_which_enough_is_taken_comes_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """A limit counts the time without progress, not the total."""
     monkeypatch.setattr(http_server, "_MINUTE_S", 0.2)
-    monkeypatch.setattr(http_server, "ANSWER_BYTES", 1)
+    monkeypatch.setattr(http_server, "MIN_ANSWER_BYTES_PER_MINUTE", 1)
     with _serving() as served, closing(served.connected(65536)) as caller:
         caller.sendall(_ask("/large"))
         came = 0
@@ -220,7 +220,7 @@ def test_health_is_answered_while_every_thread_waits_for_the_store() -> None:
 def test_without_descriptors_it_says_so_once_and_heals(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_server, "_LOOK_S", 0.02)
+    monkeypatch.setattr(http_server, "_TURN_S", 0.02)
     with _serving() as served, ExitStack() as open_:
         callers = [open_.enter_context(socket.socket()) for _ in range(5)]
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -79,7 +79,7 @@ def test_a_request_that_trickles_is_broken_off(
     monkeypatch: pytest.MonkeyPatch, serve: Callable[..., Server]
 ) -> None:
     """A byte now and then is no activity: the time is that of the whole request."""
-    monkeypatch.setattr(http_server, "REQUEST_S", 0.3)
+    monkeypatch.setattr(http_server, "REQUEST_TIMEOUT_S", 0.3)
     api = Api(serve().url)
 
     with socket.create_connection((api.host, api.port), 30) as caller:
@@ -209,7 +209,7 @@ def test_callers_that_do_not_read_their_answers_hold_no_worker(api: Api) -> None
 def test_an_answer_that_is_not_read_is_broken_off(
     monkeypatch: pytest.MonkeyPatch, serve: Callable[..., Server]
 ) -> None:
-    monkeypatch.setattr(http_server, "ANSWER_S", 0.3)
+    monkeypatch.setattr(http_server, "ANSWER_TIMEOUT_S", 0.3)
     server = serve()
     api = Api(server.url)
     packet = _head(api, "GET", "/registry") * 500
@@ -241,7 +241,7 @@ def test_requests_of_one_packet_are_answered_one_after_the_other(api: Api) -> No
 def test_at_the_limit_the_longest_silent_connection_gives_way(
     monkeypatch: pytest.MonkeyPatch, serve: Callable[..., Server]
 ) -> None:
-    monkeypatch.setattr(http_server, "_MOST_CONNECTIONS", 50)
+    monkeypatch.setattr(http_server, "_MAX_CONNECTIONS", 50)
     api = Api(serve().url)
     with ExitStack() as open_:
         silent = [open_.enter_context(_connected(api)) for _ in range(120)]
@@ -254,7 +254,7 @@ def test_who_has_most_connections_gives_way_first(
     monkeypatch: pytest.MonkeyPatch, serve: Callable[..., Server]
 ) -> None:
     """A caller that is silent for longer keeps its connection beside one that takes them all."""
-    monkeypatch.setattr(http_server, "_MOST_CONNECTIONS", 50)
+    monkeypatch.setattr(http_server, "_MAX_CONNECTIONS", 50)
     api = Api(serve().url)
     with ExitStack() as open_:
         other = open_.enter_context(
@@ -271,7 +271,7 @@ def test_who_has_most_connections_gives_way_first(
 def test_a_connection_that_says_nothing_is_closed_soon(
     monkeypatch: pytest.MonkeyPatch, serve: Callable[..., Server]
 ) -> None:
-    monkeypatch.setattr(http_server, "FIRST_BYTE_S", 0.1)
+    monkeypatch.setattr(http_server, "FIRST_BYTE_TIMEOUT_S", 0.1)
     api = Api(serve().url)
 
     with _connected(api) as caller:

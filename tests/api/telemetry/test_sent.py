@@ -12,7 +12,7 @@ import pytest
 
 from leasehold import PipelineEntry, Registry, StepContext
 from leasehold.domain.traceparent import own_trace
-from leasehold.telemetry.observed import MAX_TOOLS
+from leasehold.telemetry.observed import MAX_TOOL_SERIES
 from leasehold.testing import FrozenClock, InProcessEngine
 from tests.api.telemetry.steps import CHANNELS, GATES, PIPELINES, STEPS, WORD
 from tests.worlds.builders import environ_of
@@ -25,7 +25,7 @@ CALLER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have an engine wait at its end for what a busy machine sends late."""
-    for name in ("_TELEMETRY_S", "_SETTLING_S"):
+    for name in ("_TELEMETRY_FLUSH_S", "_SETTLE_TIMEOUT_S"):
         monkeypatch.setattr(f"leasehold.in_process.engine.{name}", 120.0)
 
 
@@ -170,12 +170,12 @@ def test_further_first_tools_than_a_hundred_share_one_series(
     catalog = Registry("dispatch", [step]), Registry("pipelines", [pipeline])
     environ = environ_of(tmp_path, OTEL_EXPORTER_OTLP_ENDPOINT=receiver.url)
     with InProcessEngine(*catalog, environ=environ, clock=FrozenClock(), workers=0) as engine:
-        for number in range(MAX_TOOLS + 2):
+        for number in range(MAX_TOOL_SERIES + 2):
             engine.run_until_settled(engine.start("named", number).run_id)
 
     points = receiver.points("agent.bootstrap_seconds")
     counts = {point.facts["first_tool"]: point.raw.count for point in points}
-    assert (len(counts), counts["tool 99"], counts["other"]) == (MAX_TOOLS + 1, 1, 2)
+    assert (len(counts), counts["tool 99"], counts["other"]) == (MAX_TOOL_SERIES + 1, 1, 2)
 
 
 def test_spend_is_counted_once_by_step(tmp_path: Path, receiver: OtlpReceiver) -> None:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from leasehold.adapters.clock import NEW_S, STEP_S, ClockSteps
+from leasehold.adapters.clock import MIN_STEP_S, NEW_STEP_S, ClockSteps
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -46,7 +46,7 @@ def test_time_that_passes_is_no_step() -> None:
         assert steps.newest() is None
 
 
-@pytest.mark.parametrize("by", [3600.0, -3600.0, STEP_S + 1, -STEP_S - 1])
+@pytest.mark.parametrize("by", [3600.0, -3600.0, MIN_STEP_S + 1, -MIN_STEP_S - 1])
 def test_a_clock_that_was_set_is_a_step_for_a_while(by: float) -> None:
     watch = Watch()
     steps = ClockSteps(watch)
@@ -57,7 +57,7 @@ def test_a_clock_that_was_set_is_a_step_for_a_while(by: float) -> None:
     assert step is not None
     assert step.by.total_seconds() == pytest.approx(by)
     assert watch.at - timedelta(seconds=1) <= step.since <= watch.at
-    watch.pass_(NEW_S - 1)
+    watch.pass_(NEW_STEP_S - 1)
     assert steps.newest() is step
     watch.pass_(2)
     assert steps.newest() is None
@@ -69,7 +69,7 @@ def test_a_slow_drift_is_no_step() -> None:
 
     for _ in range(100):
         watch.pass_(1000)
-        watch.at += timedelta(seconds=STEP_S / 2)
+        watch.at += timedelta(seconds=MIN_STEP_S / 2)
         assert steps.newest() is None
 
 

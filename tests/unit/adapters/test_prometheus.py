@@ -18,9 +18,9 @@ import pytest
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.factory import open_samples
 from leasehold.adapters.prometheus import (
-    MOST_BYTES,
-    MOST_SAMPLES,
-    MOST_SERIES,
+    MAX_ANSWER_BYTES,
+    MAX_SAMPLES,
+    MAX_SERIES,
     PrometheusSamples,
     is_of_google,
 )
@@ -235,7 +235,7 @@ def test_of_many_attempts_a_thousand_are_made_up_and_the_longest_stays(server: S
     found = samples_of(server)
 
     by_time = Counter((one.outcome.value, one.execution_seconds) for one in found)
-    assert len(found) <= MOST_SAMPLES
+    assert len(found) <= MAX_SAMPLES
     assert by_time["success", 120.0] == by_time["interrupted", 120.0] == 1
     assert by_time["success", 90.0] == pytest.approx(100, abs=2)
     assert by_time["success", 60.0] == pytest.approx(900, abs=6)
@@ -246,7 +246,7 @@ def test_more_bootstraps_than_executions_make_no_more_attempts(server: Server) -
         name, hours, series({}, s60=5, inf=5), series({}, s60=0, inf=900_000_000)
     )
 
-    assert len(samples_of(server)) <= MOST_SAMPLES
+    assert len(samples_of(server)) <= MAX_SAMPLES
 
 
 @pytest.mark.parametrize(("clipped", "is_doubled"), [(6, False), (20, False), (200, True)])
@@ -318,7 +318,7 @@ HOSTILE: list[tuple[str, Callable[..., None], str]] = [
     ("hangs", _hang, "no answer within 0.5 s"),
     ("headers", _drip_headers, "no answer within 0.5 s|the exchange ended with HTTPException"),
     ("drips", _drip_body, "no answer within 0.5 s"),
-    ("huge", _huge, f"its answer is larger than {MOST_BYTES:,} bytes"),
+    ("huge", _huge, f"its answer is larger than {MAX_ANSWER_BYTES:,} bytes"),
     ("gone", _gone, "has an answer that is not one of Prometheus"),
     ("500", _answering(500, b"<html>oh\n</html>"), r"it answered 500"),
     ("400", _answering(400, b'{"error": "bad\\nquery"}'), r"it answered 400 \(bad query\)"),
@@ -328,7 +328,7 @@ HOSTILE: list[tuple[str, Callable[..., None], str]] = [
     ("list", _answering(200, b"[1]"), "has an answer that is not one of Prometheus"),
     ("matrix", _answering(200, _MATRIX), "has an answer that is not a vector"),
     ("text", _answering(200, vector("many")), "has an answer that is not a vector"),
-    ("many", _answering(200, vector([{}] * (MOST_SERIES + 1))), "has more than 5,000 series"),
+    ("many", _answering(200, vector([{}] * (MAX_SERIES + 1))), "has more than 5,000 series"),
     ("naked", _answering(200, vector([{"value": [1, "2"]}])), "has a series without labels"),
     ("twice", _series(series({}, s60=5, inf=5), series({}, s60=5, inf=5)), "has a series twice"),
     ("nothing", _series(), "no attempts of step draft in agent.execution_seconds"),

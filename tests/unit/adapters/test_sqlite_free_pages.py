@@ -54,7 +54,7 @@ def test_pages_are_given_back_a_part_at_a_time(
     documents: SqliteDocuments, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between two parts others write: what they wrote is there, and the file is sound."""
-    monkeypatch.setattr("leasehold.adapters.sqlite.schema._PAGES", 10)
+    monkeypatch.setattr("leasehold.adapters.sqlite.schema._MAX_PAGES_MOVED", 10)
     other = SqliteDocuments(path, SystemClock())
     parts = 0
     run = documents._commits.run  # noqa: SLF001 - what happens between two transactions

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from leasehold.budgets.histogram import MOST_BUCKETS, histogram
+from leasehold.budgets.histogram import MAX_BUCKETS, histogram
 from leasehold.budgets.phases import Phase
 from leasehold.budgets.samples import AttemptSample, Outcome
 from leasehold.budgets.what_if import thrown_away, what_if
@@ -115,7 +115,7 @@ def test_any_durations_and_limits_fit_on_a_screen(
 ) -> None:
     found = histogram([attempt(shortest, shortest)], [longest])
 
-    assert len(found) <= MOST_BUCKETS
+    assert len(found) <= MAX_BUCKETS
     assert (len(found), round(found[-1].up_to_seconds, 1)) == (buckets, last)
     assert found[0].up_to_seconds >= shortest
 

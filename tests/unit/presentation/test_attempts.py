@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from leasehold.domain.spend import Spend
 from leasehold.domain.trace import TraceEvent, TraceType
-from leasehold.presentation.attempts import WIDTH, DrawnCall, attempt_bars
+from leasehold.presentation.attempts import LINE_UNITS, DrawnCall, attempt_bars
 from tests.unit.domain.runs import At, Runs
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
@@ -30,7 +30,7 @@ def test_the_attempt_that_runs_says_who_has_it(runs: Runs, at: At) -> None:
     (bar,) = attempt_bars(runs.leased(), [], at(5))
 
     assert (bar.end, bar.holder, bar.x) == ("running", "host-a", 0)
-    assert bar.bootstrap_width + bar.execution_width == WIDTH
+    assert bar.bootstrap_width + bar.execution_width == LINE_UNITS
 
 
 def test_a_pause_takes_little_of_the_line(runs: Runs) -> None:
@@ -46,7 +46,7 @@ def test_a_pause_takes_little_of_the_line(runs: Runs) -> None:
     assert (first.end, first.is_cold, first.x) == ("failed", True, 0)
     assert (second.end, second.resumed) == ("completed", "resumed from checkpoint 3 of pages")
     gap = second.x - (first.bootstrap_width + first.execution_width)
-    assert 0 < gap < WIDTH * 0.03
+    assert 0 < gap < LINE_UNITS * 0.03
     assert (first.bootstrap_width, first.execution_width) == (49.0, 441.2)
     assert second.words == (
         "attempt 2 of step one completed after 10 s, warm start, 1.0 s bootstrap, 9.0 s work, "
@@ -89,7 +89,7 @@ def test_what_a_server_says_of_times_is_drawn_only_where_it_is_a_time(runs: Runs
     bars = attempt_bars(runs.pending(), events, NOW)
 
     assert len(bars) == len(lies)
-    assert all(0 <= bar.x <= WIDTH and bar.bootstrap_width >= 0 for bar in bars)
+    assert all(0 <= bar.x <= LINE_UNITS and bar.bootstrap_width >= 0 for bar in bars)
 
 
 def test_the_latest_of_many_attempts_have_the_line_for_themselves(runs: Runs) -> None:

@@ -14,13 +14,13 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from leasehold.bounded_calls import MOST_LATE, BoundedCalls
+from leasehold.bounded_calls import MAX_LATE_CALLS, BoundedCalls
 from leasehold.errors import ChannelUnansweredError, ChannelUnavailableError, LeaseholdError
 
 T = TypeVar("T")
 
 #: The least that one wait of a call is given, in seconds: with 0 a socket does not wait at all.
-_LEAST_S: Final = 0.001
+_MIN_WAIT_S: Final = 0.001
 
 
 #: The calls to each channel, of which some may hang.
@@ -58,7 +58,7 @@ class BoundedCall:
         """
         calls = _calls.setdefault(self.channel, BoundedCalls("channel"))
         if calls.are_taken():
-            raise self._failure(f"{MOST_LATE} sends to it hang")
+            raise self._failure(f"{MAX_LATE_CALLS} sends to it hang")
         try:
             done = calls.make(send, wait_s=self.seconds_left())
             is_in_time = done is not None and done.done()  # what comes of its end is no answer
@@ -100,7 +100,7 @@ class BoundedCall:
 
     def seconds_left(self) -> float:
         """Return how many seconds the call may still take."""
-        return max(self._end - time.monotonic(), _LEAST_S)
+        return max(self._end - time.monotonic(), _MIN_WAIT_S)
 
     def _end_now(self) -> None:
         with self._deciding:

@@ -136,7 +136,7 @@ class ChannelOpener:
 #: What is called: it gets the message and the seconds that it has.
 Send = Callable[[Mapping[str, Any], float], object]
 
-_LONGEST_ID: Final = 200
+_MAX_MESSAGE_ID_CHARS: Final = 200
 
 
 class CustomSender:
@@ -170,7 +170,7 @@ class CustomSender:
         message = EventMessage(delivery).content(self._base_url)
         call.begin_sending()
         name = function(message, call.seconds_left())
-        return printable(name[:_LONGEST_ID]) if isinstance(name, str) else None
+        return printable(name[:_MAX_MESSAGE_ID_CHARS]) if isinstance(name, str) else None
 
 
 # Announcements as lines of the structured log.

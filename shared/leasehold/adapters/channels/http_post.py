@@ -31,7 +31,7 @@ from leasehold.frozen import dataclass
 #: Returns the addresses of a host: what a name server says at that moment.
 Resolve = Callable[[str, int], Sequence[str]]
 
-_LONGEST: Final = 2048
+_MAX_URL_CHARS: Final = 2048
 _HTTPS_PORT: Final = 443
 _FIRST_FREE_PORT: Final = 1024  # below stand other protocols
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,253}")
@@ -104,12 +104,12 @@ class AddressGuard:
             ChannelRefusedError: it is not one that a channel may have.
         """
         if (
-            len(url) > _LONGEST
+            len(url) > _MAX_URL_CHARS
             or not url.isascii()
             or not url.isprintable()
             or set(url) & set(" \\")
         ):
-            self._refuse(f"its address is not a URL of at most {_LONGEST} ASCII characters")
+            self._refuse(f"its address is not a URL of at most {_MAX_URL_CHARS} ASCII characters")
         try:
             parts = urlsplit(url)
             port = parts.port
@@ -208,7 +208,7 @@ def _destination(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Addres
 
 
 #: So long a provider may have us wait, in seconds.
-LONGEST_WAIT_S: Final = 3600
+MAX_RETRY_AFTER_S: Final = 3600
 _SECONDS: Final = re.compile(r"[0-9]{1,9}")
 
 #: A redirect for good is one; any other may be gone with a page that says "under maintenance".
@@ -292,10 +292,10 @@ def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
     values = {name.lower(): value for name, value in headers.items()}
     text = values.get("retry-after", "").strip()
     if _SECONDS.fullmatch(text):
-        return float(min(int(text), LONGEST_WAIT_S))
+        return float(min(int(text), MAX_RETRY_AFTER_S))
     with contextlib.suppress(ValueError, TypeError, OverflowError):
         wait = (parsedate_to_datetime(text) - now).total_seconds()
-        return min(max(wait, 0.0), float(LONGEST_WAIT_S))
+        return min(max(wait, 0.0), float(MAX_RETRY_AFTER_S))
     return None
 
 

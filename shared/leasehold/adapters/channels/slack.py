@@ -44,11 +44,11 @@ _FOR_GOOD: Final = frozenset(
         "user_not_found",
     }
 )
-_WORDS_BYTES: Final = 200
+_MAX_EXCERPT_BYTES: Final = 200
 
 _ENTITIES: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 #: Summary and detail share a block of 3,000 characters.
-_LONGEST_TEXT: Final = 1200
+_MAX_TEXT_CHARS: Final = 1200
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,9 @@ class _Client(WebhookClient):
         body: Any = req.data
         addresses = self._guard.addresses(self._endpoint)
         headers = dict(req.header_items())
-        answer = post(self._call, self._endpoint, addresses, body, headers, excerpt=_WORDS_BYTES)
+        answer = post(
+            self._call, self._endpoint, addresses, body, headers, excerpt=_MAX_EXCERPT_BYTES
+        )
         self.answer = answer
         return WebhookResponse(
             url=url, status_code=answer.status, body=answer.excerpt, headers=dict(answer.headers)
@@ -152,6 +154,6 @@ def message_of(delivery: Delivery, base_url: str) -> dict[str, Any]:
 def _escaped(text: str) -> str:
     """Return a text without control characters of Slack's, as far as a block takes it."""
     parts = [_ENTITIES.get(character, character) for character in text]
-    while sum(map(len, parts)) > _LONGEST_TEXT:
+    while sum(map(len, parts)) > _MAX_TEXT_CHARS:
         parts.pop()
     return "".join(parts)

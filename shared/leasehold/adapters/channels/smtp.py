@@ -32,8 +32,8 @@ from leasehold.registry.channels import EmailChannel
 _LOG: Final = logging.getLogger("leasehold.channels")
 _SUBMISSION_PORT: Final = 587
 _SERVER: Final = re.compile(r"(?P<host>[A-Za-z0-9._-]{1,253})(?::(?P<port>[0-9]{1,5}))?")
-_MOST_PORTS: Final = 65_535
-_LONGEST_ANSWER: Final = 64 * 1024
+_MAX_PORT: Final = 65_535
+_MAX_ANSWER_BYTES: Final = 64 * 1024
 #: The subject of a mail whose own one no library can be trusted with.
 PLAIN_SUBJECT: Final = "[leasehold] A run has ended, or waits for a person"
 _DETAILED_CODE: Final = re.compile(rb"[245]\.[0-9]{1,3}\.[0-9]{1,3}")
@@ -144,7 +144,7 @@ class EmailSender:
         name = self._entry.server_variable
         found = _SERVER.fullmatch(self._variables.read(name))
         port = int(found["port"] or _SUBMISSION_PORT) if found else 0
-        if found is None or not 0 < port <= _MOST_PORTS:
+        if found is None or not 0 < port <= _MAX_PORT:
             raise self._unavailable(f"{name} is not HOST or HOST:PORT")
         return found["host"], port
 
@@ -207,7 +207,7 @@ class _Smtp(smtplib.SMTP):
         if self.file is None and self.sock is not None:
             self.file = _Answers(self.sock.makefile("rb"))
         if isinstance(self.file, _Answers):
-            self.file.left = _LONGEST_ANSWER
+            self.file.left = _MAX_ANSWER_BYTES
         return super().getreply()
 
     def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:

@@ -11,7 +11,7 @@ from leasehold.errors import ChannelUnavailableError
 from leasehold.registry.channels import FILE_SUFFIX
 
 #: No address, secret or password is longer, in bytes.
-_LONGEST: Final = 16_384
+_MAX_SECRET_BYTES: Final = 16_384
 
 
 class Variables:
@@ -52,9 +52,9 @@ class Variables:
             with open(path, "rb", opener=_at_once) as file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                     raise self._unusable(f"{what} is no plain file")
-                content = file.read(_LONGEST + 1)
-            if len(content) > _LONGEST:
-                raise self._unusable(f"{what} is longer than {_LONGEST} bytes")
+                content = file.read(_MAX_SECRET_BYTES + 1)
+            if len(content) > _MAX_SECRET_BYTES:
+                raise self._unusable(f"{what} is longer than {_MAX_SECRET_BYTES} bytes")
             return content.decode()
         except OSError as error:
             raise self._unusable(f"{what} cannot be read: {error.strerror}") from None

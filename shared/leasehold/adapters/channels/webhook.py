@@ -20,8 +20,8 @@ from leasehold.ports.clock import Clock
 from leasehold.registry.channels import WebhookChannel
 
 _PREFIX: Final = "whsec_"
-_LEAST_BYTES: Final = 24
-_MOST_BYTES: Final = 64
+_MIN_KEY_BYTES: Final = 24
+_MAX_KEY_BYTES: Final = 64
 
 
 @dataclass(frozen=True)
@@ -94,6 +94,6 @@ def _key_in(text: str) -> bytes:
         key = base64.b64decode(text.removeprefix(_PREFIX), validate=True)
     except binascii.Error:
         raise ValueError("it is not base64") from None
-    if not _LEAST_BYTES <= len(key) <= _MOST_BYTES:
+    if not _MIN_KEY_BYTES <= len(key) <= _MAX_KEY_BYTES:
         raise ValueError("it is too short or too long")
     return key

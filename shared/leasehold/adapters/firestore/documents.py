@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from leasehold.adapters.firestore.retry_budget import DEADLINE_S, RetryBudget
+from leasehold.adapters.firestore.retry_budget import CALL_DEADLINE_S, RetryBudget
 from leasehold.domain.stored import Answer, DecideDocument, Ref
 from leasehold.errors import VersionConflictError
 from leasehold.ports.clock import Clock
@@ -36,7 +36,7 @@ class FirestoreDocuments:
         database: str,
         clock: Clock,
         *,
-        deadline_s: float = DEADLINE_S,
+        deadline_s: float = CALL_DEADLINE_S,
         connect: Callable[[str, str], Any] | None = None,
     ) -> None:
         from leasehold.adapters.firestore import connection, document_change, structured_query  # noqa: PLC0415

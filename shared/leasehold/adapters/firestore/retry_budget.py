@@ -15,7 +15,7 @@ from leasehold.ports.clock import Clock
 T = TypeVar("T")
 
 #: A call gives up after this long, all its tries together.
-DEADLINE_S: Final = 20.0
+CALL_DEADLINE_S: Final = 20.0
 #: One RPC is not waited for longer.
 RPC_TIMEOUT_S: Final = 5.0
 

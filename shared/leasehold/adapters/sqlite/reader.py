@@ -27,12 +27,12 @@ T = TypeVar("T")
 
 _BUSY_TIMEOUT_S: Final = 3.0
 #: How many damages are named; with the first of them the file is to be restored anyway.
-_MOST: Final = 3
+_MAX_DAMAGES: Final = 3
 #: After so many steps of SQLite's machine it is looked at the time.
 _STEPS: Final = 10_000
 
 #: How often what changes while it is read is read anew, before that is left to SQLite's locks.
-_TRIES: Final = 3
+_MAX_READ_TRIES: Final = 3
 #: No two writes that are further apart have the same time in a file system.
 _TICK_S: Final = 0.02
 #: What SQLite says of a file that is damaged; anything else, it says of the machine.
@@ -120,7 +120,7 @@ class SqliteReader:
         def found(connection: sqlite3.Connection) -> tuple[list[str], bool]:
             connection.set_progress_handler(lambda: self._clock.monotonic() > until, _STEPS)
             try:
-                rows = connection.execute(f"PRAGMA quick_check({_MOST})").fetchall()
+                rows = connection.execute(f"PRAGMA quick_check({_MAX_DAMAGES})").fetchall()
             except sqlite3.DatabaseError as error:
                 if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
                     return [], False
@@ -145,7 +145,7 @@ class SqliteReader:
     def _read(self, call: Callable[[sqlite3.Connection], T]) -> T:
         """Read anew what another process began, or ceased, to write meanwhile."""
         with self._reading:
-            for _ in range(_TRIES):
+            for _ in range(_MAX_READ_TRIES):
                 seen = self._seen()
                 seen.wait()
                 try:

@@ -174,7 +174,7 @@ def _index(collection: Collection, fields: tuple[str, ...]) -> str:
 
 
 #: How many pages are moved in one transaction: 4 MiB, some tens of milliseconds.
-_PAGES: Final = 1000
+_MAX_PAGES_MOVED: Final = 1000
 
 _INCREMENTAL: Final = 2
 
@@ -189,9 +189,9 @@ def give_back_pages(connection: sqlite3.Connection) -> bool:
     if _number(connection, "auto_vacuum") != _INCREMENTAL:
         return False
     free = _number(connection, "freelist_count")
-    for _ in range(min(free, _PAGES)):
+    for _ in range(min(free, _MAX_PAGES_MOVED)):
         connection.execute("PRAGMA incremental_vacuum(1)")  # of a greater number, Python does one
-    return free > _PAGES
+    return free > _MAX_PAGES_MOVED
 
 
 def checkpoint_log(connection: sqlite3.Connection) -> None:

@@ -53,11 +53,11 @@ _RULES: Final[Mapping[str, tuple[str, str]]] = {
     "alert_email": (r"[^@\s]{1,64}@[A-Za-z0-9.-]{1,253}", "an address, as ops@example.com"),
 }
 #: No more is shown of a value that is refused.
-_LONGEST: Final = 120
+_MAX_VALUE_SHOWN_CHARS: Final = 120
 #: Firestore counts the seconds until an entry expires, up to 2,147,483,647 of them.
-_MOST_LEDGER_DAYS: Final = 24_855
+_MAX_LEDGER_DAYS: Final = 24_855
 #: Firestore keeps a backup for 14 weeks at most.
-_MOST_BACKUP_DAYS: Final = 98
+_MAX_BACKUP_DAYS: Final = 98
 _MEMBER: Final = re.compile(  # none has a comma, with which people separate several
     r"(user|group|serviceAccount|domain|principal|principalSet):[\x21-\x2b\x2d-\x7e]{3,1000}"
 )
@@ -131,14 +131,14 @@ _OPTIONS: Final[Sequence[Callable[[Any], Any]]] = (
         "--ledger-days",
         envvar="LEASEHOLD_LEDGER_DAYS",
         show_envvar=True,
-        type=click.IntRange(1, _MOST_LEDGER_DAYS),
+        type=click.IntRange(1, _MAX_LEDGER_DAYS),
         help="How long the ledger keeps its figures; by default forever.",
     ),
     click.option(
         "--backup-days",
         envvar="LEASEHOLD_BACKUP_DAYS",
         show_envvar=True,
-        type=click.IntRange(0, _MOST_BACKUP_DAYS),
+        type=click.IntRange(0, _MAX_BACKUP_DAYS),
         help="How long a daily backup of the database is kept; by default 14 days. 0: there is "
         "none, and no point-in-time recovery.",
     ),
@@ -262,4 +262,6 @@ def _number_of(project: str) -> str:
 
 
 def _refuse(name: str, value: object, allowed: str) -> None:
-    raise click.UsageError(f"{name} is {one_line(repr(value), _LONGEST)}; allowed: {allowed}.")
+    raise click.UsageError(
+        f"{name} is {one_line(repr(value), _MAX_VALUE_SHOWN_CHARS)}; allowed: {allowed}."
+    )

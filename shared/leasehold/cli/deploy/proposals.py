@@ -27,7 +27,7 @@ from leasehold.google_clients.clients import ONE_TRY, GoogleClients
 if TYPE_CHECKING:
     from google.cloud.run_v2 import ServicesClient
 
-_CHANGED_WITHIN_S: Final = 180.0
+_CHANGE_TIMEOUT_S: Final = 180.0
 _DATABASE: Final = "database"
 _THERE: Final = (State.PRESENT, State.DIFFERENT)
 
@@ -103,4 +103,4 @@ def _change_function(
         service.template.scaling.min_instance_count = proposal.wanted
     service.template.revision = ""  # Cloud Run names the next one
     changing = services.update_service({"service": service}, **ONE_TRY)
-    changing.result(timeout=_CHANGED_WITHIN_S)  # type: ignore[no-untyped-call]
+    changing.result(timeout=_CHANGE_TIMEOUT_S)  # type: ignore[no-untyped-call]

@@ -55,9 +55,9 @@ _TOKEN: Final = re.compile(r"[\w.~+/=-]+", re.ASCII)
 _IDENTITY: Final = re.compile(r"eyJ[\w-]*\.[\w-]+\.[\w-]+", re.ASCII)
 
 #: An instance may start cold.
-_TIMEOUT_S: Final = 60.0
-_LEAST_S: Final = 1.0
-_MOST_BYTES: Final = 16 * 2**20
+_REQUEST_TIMEOUT_S: Final = 60.0
+_MIN_REQUEST_S: Final = 1.0
+_MAX_ANSWER_BYTES: Final = 16 * 2**20
 
 
 class NoTokenError(Exception):
@@ -162,12 +162,12 @@ class ServiceCalls:
 
     def _call(self, request: urllib.request.Request) -> Answer:
         """Call in a thread: an answer that trickles in has no end that a timeout knows."""
-        within_s = max(_LEAST_S, min(_TIMEOUT_S, self.ends_at - time.monotonic()))
+        within_s = max(_MIN_REQUEST_S, min(_REQUEST_TIMEOUT_S, self.ends_at - time.monotonic()))
         asking = start_call(partial(_asked, request, within_s), "service-call")
         if asking is None:
             return _asked(request, within_s)
         try:
-            return asking.result(within_s + _LEAST_S)
+            return asking.result(within_s + _MIN_REQUEST_S)
         except TimeoutError:
             raise NoAnswerError(f"{request.full_url} does not answer in time") from None
 
@@ -194,13 +194,13 @@ def _asked(request: urllib.request.Request, within_s: float) -> Answer:
     opener = urllib.request.build_opener(_Stay)
     try:
         with opener.open(request, timeout=within_s) as answer:
-            return Answer(answer.status, _json_of(answer.read(_MOST_BYTES)))
+            return Answer(answer.status, _json_of(answer.read(_MAX_ANSWER_BYTES)))
     except urllib.error.HTTPError as refused:
         with refused:
-            return Answer(refused.code, _json_of(refused.read(_MOST_BYTES)))
+            return Answer(refused.code, _json_of(refused.read(_MAX_ANSWER_BYTES)))
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
-        why = one_line(str(reason), _LONGEST)
+        why = one_line(str(reason), _MAX_WORDS_CHARS)
         raise NoAnswerError(f"{request.full_url} does not answer: {why}") from error
 
 
@@ -229,7 +229,7 @@ _NOT_YET: Final = frozenset(
         HTTPStatus.GATEWAY_TIMEOUT,
     }
 )
-_LONGEST: Final = 200
+_MAX_WORDS_CHARS: Final = 200
 _FINAL: Final = ("COMPLETED", "BLOCKED")
 
 
@@ -368,7 +368,7 @@ def _why(run_id: str) -> str:
 
 def _short(value: object) -> str:
     """Return a received text in one line."""
-    return one_line(value if isinstance(value, str) else json.dumps(value), _LONGEST)
+    return one_line(value if isinstance(value, str) else json.dumps(value), _MAX_WORDS_CHARS)
 
 
 def check_sweep(installation: Installation) -> str:
@@ -418,7 +418,7 @@ def smoke(*, installation: Installation, pipeline: str, text: str, timeout: floa
     try:
         check_json(text or "{}")
     except ValueError:
-        raise click.UsageError(f"--input is {text[:_LONGEST]!r}; allowed: JSON.") from None
+        raise click.UsageError(f"--input is {text[:_MAX_WORDS_CHARS]!r}; allowed: JSON.") from None
     given = json.loads(text or "{}")
     label = os.environ.get("LEASEHOLD_BUILD") or secrets.token_hex(4)
     smoke = Smoke(ServiceCalls(installation), label, timeout)

@@ -18,9 +18,9 @@ from leasehold.domain.secret_shapes import shapes
 Contents = Mapping[str, bytes]
 
 #: What is uploaded may not be larger.
-_LARGEST: Final = 512 * 2**20
+_MAX_BUNDLE_BYTES: Final = 512 * 2**20
 #: So much of a file is looked through for what looks like a secret: texts are smaller.
-_LOOKED_AT: Final = 2**20
+_MAX_SEARCHED_BYTES: Final = 2**20
 #: The bundle has the entries beside the package, and does not deploy itself.
 _ELSEWHERE: Final = ("leasehold/functions/", "leasehold/deploy/", "leasehold/cli/deploy/")
 #: Whose place the tables of the project take.
@@ -106,11 +106,11 @@ def _of_the_user(root: Path, module: str, catalog: str) -> dict[str, Path]:
 
 def _check_size(files: Mapping[str, Path]) -> None:
     sizes = {name: path.stat().st_size for name, path in files.items()}
-    if sum(sizes.values()) > _LARGEST:
+    if sum(sizes.values()) > _MAX_BUNDLE_BYTES:
         largest = max(sizes, key=lambda name: sizes[name])
         raise BundleError(
-            f"the bundle is larger than {_LARGEST // 2**20} MiB, which no upload may be; its "
-            f"largest file is {largest}: keep it in a bucket"
+            f"the bundle is larger than {_MAX_BUNDLE_BYTES // 2**20} MiB, which no upload may be; "
+            f"its largest file is {largest}: keep it in a bucket"
         )
 
 
@@ -133,7 +133,7 @@ def suspicions(contents: Contents, files: tuple[str, ...]) -> list[str]:
         f"{name}: something in it looks like a secret; those belong in Secret Manager"
         for name, content in contents.items()
         if name.startswith(files)
-        and next(shapes(content[:_LOOKED_AT].decode(errors="replace")), None)
+        and next(shapes(content[:_MAX_SEARCHED_BYTES].decode(errors="replace")), None)
     ]
 
 

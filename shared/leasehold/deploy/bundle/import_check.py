@@ -22,7 +22,7 @@ from leasehold.deploy.bundle.contents import REQUIREMENTS
 
 _MODULES: Final = Path(__file__).with_name("modules.py")
 #: Longer, and an import hangs.
-_AT_MOST_S: Final = 120
+_MAX_IMPORT_S: Final = 120
 _NAME_IT: Final = "name the package in pipelines/requirements.txt, or an extra: --extra NAME"
 #: Its answer has its own file: what is imported may write anything to stdout, or leave
 #: threads and processes behind, which are not waited for.
@@ -76,7 +76,7 @@ def check_imports(
         text = answer.read_text(encoding="utf-8") if answer.exists() else ""
         last = said.read_text(encoding="utf-8", errors="replace").strip().rpartition("\n")[2]
     if code is None or not text:
-        why = f"it takes longer than {_AT_MOST_S} s" if code is None else last or f"exit {code}"
+        why = f"it takes longer than {_MAX_IMPORT_S} s" if code is None else last or f"exit {code}"
         raise BundleError(f"the catalog {catalog} cannot be imported: {why}")
     lines: list[str] = json.loads(text)
     if lines:
@@ -98,7 +98,7 @@ def _run(given: str, bundle: Path, said: Path) -> int | None:
             start_new_session=True,
         )
     try:
-        program.communicate(given, timeout=_AT_MOST_S)
+        program.communicate(given, timeout=_MAX_IMPORT_S)
     except subprocess.TimeoutExpired:
         return None
     finally:

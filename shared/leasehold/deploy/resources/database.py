@@ -16,7 +16,7 @@ from leasehold.frozen import dataclass
 from leasehold.google_clients.clients import ONE_TRY, GoogleClients
 
 #: It takes some seconds; all that is in it needs it.
-_PATIENCE_S: Final = 180.0
+_CREATION_TIMEOUT_S: Final = 180.0
 _NATIVE: Final = Found.DatabaseType.FIRESTORE_NATIVE
 #: Each version of the last 7 days is kept, by the minute: https://cloud.google.com/firestore/docs/pitr
 _RECOVERABLE: Final = Found.PointInTimeRecoveryEnablement.POINT_IN_TIME_RECOVERY_ENABLED
@@ -71,7 +71,7 @@ class Database:
             ),
             **ONE_TRY,
         )
-        creating.result(timeout=_PATIENCE_S)  # type: ignore[no-untyped-call]
+        creating.result(timeout=_CREATION_TIMEOUT_S)  # type: ignore[no-untyped-call]
 
     def _differences(self, found: Found) -> Iterator[Difference]:
         if found.location_id != self.installation.database_place:

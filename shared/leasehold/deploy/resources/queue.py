@@ -34,7 +34,7 @@ from leasehold.registry.settings import read_settings
 
 
 #: Cloud Tasks delivers no more of a queue at once.
-MOST_AT_ONCE: Final = 5000
+MAX_TASKS_AT_ONCE: Final = 5000
 _NAME: Final = "CONCURRENCY of deployment.py"
 
 
@@ -84,8 +84,8 @@ def _check(queue: str, number: int, known: tuple[str, ...]) -> None:
         allowed = f"the queues of the catalog: {', '.join(known) or 'none'}"
         raise SettingError(name=f"a queue in {_NAME}", value=queue, allowed=allowed)
     is_number = isinstance(number, int) and not isinstance(number, bool)
-    if not is_number or not 1 <= number <= MOST_AT_ONCE:
-        allowed = f"a whole number from 1 to {MOST_AT_ONCE}"
+    if not is_number or not 1 <= number <= MAX_TASKS_AT_ONCE:
+        allowed = f"a whole number from 1 to {MAX_TASKS_AT_ONCE}"
         raise SettingError(name=f"{queue!r} in {_NAME}", value=number, allowed=allowed)
 
 
@@ -100,7 +100,7 @@ def _equal_share(queues: int, concurrency: Mapping[str, int], function: Function
         )
         name = f"what {function.name} answers at once, by deployment.py,"
         raise SettingError(name=name, value=function.requests_at_once, allowed=allowed)
-    return min(left // others, MOST_AT_ONCE) if others else 0
+    return min(left // others, MAX_TASKS_AT_ONCE) if others else 0
 
 
 #: How many of its tasks a queue delivers at once, as gcloud calls it.

@@ -32,10 +32,10 @@ _ENABLED: Final = "ENABLED"
 #: A paused job is resumed by the person who paused it.
 _STOPPED: Final = ("PAUSED", "DISABLED")
 #: A call that failed is repeated soon; the next one comes by the schedule in any case.
-_RETRIES: Final = 3
+_MAX_RETRIES: Final = 3
 _FIRST_RETRY: Final = timedelta(seconds=5)
-_LONGEST_RETRY: Final = timedelta(seconds=60)
-_LONGEST_ATTEMPT: Final = timedelta(minutes=30)
+_MAX_RETRY_WAIT: Final = timedelta(seconds=60)
+_MAX_ATTEMPT: Final = timedelta(minutes=30)
 #: What an update changes.
 _FIELDS: Final = ("schedule", "time_zone", "http_target", "attempt_deadline", "retry_config")
 
@@ -97,11 +97,11 @@ class SchedulerJob:
                 "http_method": "POST",
                 "oidc_token": {"service_account_email": self._account, "audience": address},
             },
-            "attempt_deadline": min(self.function.timeout, _LONGEST_ATTEMPT),
+            "attempt_deadline": min(self.function.timeout, _MAX_ATTEMPT),
             "retry_config": {
-                "retry_count": _RETRIES,
+                "retry_count": _MAX_RETRIES,
                 "min_backoff_duration": _FIRST_RETRY,
-                "max_backoff_duration": _LONGEST_RETRY,
+                "max_backoff_duration": _MAX_RETRY_WAIT,
             },
         }
 
@@ -115,10 +115,10 @@ class SchedulerJob:
             "http-method": "POST",
             "oidc-service-account-email": self._account,
             "oidc-token-audience": address,
-            "attempt-deadline": seconds(min(self.function.timeout, _LONGEST_ATTEMPT)),
-            "max-retry-attempts": str(_RETRIES),
+            "attempt-deadline": seconds(min(self.function.timeout, _MAX_ATTEMPT)),
+            "max-retry-attempts": str(_MAX_RETRIES),
             "min-backoff": seconds(_FIRST_RETRY),
-            "max-backoff": seconds(_LONGEST_RETRY),
+            "max-backoff": seconds(_MAX_RETRY_WAIT),
         }
 
     def repair_of(self, differing: Sequence[Difference]) -> str:

@@ -162,8 +162,8 @@ def _never_or(period: timedelta | None) -> str:
 
 
 #: The waits between two deliveries of a message that was refused.
-MIN_RETRY: Final = timedelta(seconds=10)
-MAX_RETRY: Final = timedelta(seconds=600)
+MIN_RETRY_WAIT: Final = timedelta(seconds=10)
+MAX_RETRY_WAIT: Final = timedelta(seconds=600)
 #: After so many deliveries, over two hours, a message is given up. It was a hint: what it is about
 #: stands in the store, and the sweep publishes again what is due.
 ATTEMPTS: Final = 20
@@ -172,7 +172,7 @@ ATTEMPTS: Final = 20
 _UNSAID_ACK_S: Final = 10
 _BY_EVENTARC: Final = "eventarc-"
 #: With less, messages of an outage over night are gone in the morning.
-_LEAST_KEPT: Final = timedelta(days=1)
+_MIN_RETENTION: Final = timedelta(days=1)
 _ACCOUNT: Final = "push-auth-service-account"
 
 
@@ -258,7 +258,10 @@ class EventSubscription:
                 "max_delivery_attempts": self.attempts,
             }
         if "retry_policy" not in found:
-            lacking["retry_policy"] = {"minimum_backoff": MIN_RETRY, "maximum_backoff": MAX_RETRY}
+            lacking["retry_policy"] = {
+                "minimum_backoff": MIN_RETRY_WAIT,
+                "maximum_backoff": MAX_RETRY_WAIT,
+            }
         if found.ack_deadline_seconds <= _UNSAID_ACK_S < self._answers_within:
             lacking["ack_deadline_seconds"] = self._answers_within
         return lacking
@@ -277,8 +280,8 @@ class EventSubscription:
             _ACCOUNT: found.push_config.oidc_token.service_account_email,
         }
         wanted = {
-            "min-retry-delay": seconds(MIN_RETRY),
-            "max-retry-delay": seconds(MAX_RETRY),
+            "min-retry-delay": seconds(MIN_RETRY_WAIT),
+            "max-retry-delay": seconds(MAX_RETRY_WAIT),
             "dead-letter-topic": self.installation.dead_topic_name,
             "max-delivery-attempts": str(self.attempts),
             _ACCOUNT: self.installation.email_of(self.installation.event_account),
@@ -288,8 +291,8 @@ class EventSubscription:
             given, needed = str(found.ack_deadline_seconds), str(self._answers_within)
             differing.append(Difference("ack-deadline", given, needed))
         kept = found.message_retention_duration
-        if kept < _LEAST_KEPT:
-            found_s, wanted_s = seconds(kept), seconds(_LEAST_KEPT)
+        if kept < _MIN_RETENTION:
+            found_s, wanted_s = seconds(kept), seconds(_MIN_RETENTION)
             differing.append(Difference("message-retention-duration", found_s, wanted_s))
         if ttl := found.expiration_policy.ttl:
             differing.append(Difference("expiration-period", seconds(ttl), "never"))

@@ -29,7 +29,7 @@ _HTTP_STATUS: Final = {
 }
 
 #: A message that repeats what it was sent is cut here.
-_MAX_MESSAGE: Final = 1000
+_MAX_MESSAGE_CHARS: Final = 1000
 
 
 class ApiError(Exception):
@@ -42,7 +42,7 @@ class ApiError(Exception):
     """
 
     def __init__(self, status: str, message: str, *details: Mapping[str, Any]) -> None:
-        cut = message if len(message) <= _MAX_MESSAGE else f"{message[:_MAX_MESSAGE]}…"
+        cut = message if len(message) <= _MAX_MESSAGE_CHARS else f"{message[:_MAX_MESSAGE_CHARS]}…"
         printable = "".join(letter if letter.isprintable() else " " for letter in cut)
         super().__init__(printable)
         self.status = status
@@ -82,12 +82,12 @@ def existed_too_recently(resource: str) -> ApiError:
 
 
 #: The largest request that is accepted.
-REQUEST_BYTES: Final = 4 * 2**20
+MAX_REQUEST_BYTES: Final = 4 * 2**20
 
 #: How much of a task is in an answer.
 VIEWS: Final = {0: "VIEW_UNSPECIFIED", 1: "BASIC", 2: "FULL"}
 
-_MAX_PAGE: Final = 1000
+_MAX_PAGE_TASKS: Final = 1000
 _QUEUE: Final = re.compile(r"projects/[^/]+/locations/[^/]+/queues/[A-Za-z0-9-]{1,100}", re.ASCII)
 _DURATION: Final = re.compile(r"-?\d{1,9}(\.\d{1,9})?s", re.ASCII)
 
@@ -107,9 +107,11 @@ def body() -> Any:
     if "Transfer-Encoding" in flask.request.headers:
         raise invalid("A body in chunks is not accepted here; send it with its Content-Length.")
     try:
-        return json_body(flask.request, REQUEST_BYTES)
+        return json_body(flask.request, MAX_REQUEST_BYTES)
     except TooLargeError:
-        raise invalid(f"Request payload size exceeds the limit: {REQUEST_BYTES} bytes.") from None
+        raise invalid(
+            f"Request payload size exceeds the limit: {MAX_REQUEST_BYTES} bytes."
+        ) from None
     except InvalidRequestError as error:
         raise invalid(f"Invalid JSON payload received. {error.message}") from None
 
@@ -129,7 +131,7 @@ def page(key: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the page that the caller wants: its token is the last name of the page before."""
     args = flask.request.args
     size = args.get("pageSize", 0, type=int)
-    size = size if 0 < size < _MAX_PAGE else _MAX_PAGE
+    size = size if 0 < size < _MAX_PAGE_TASKS else _MAX_PAGE_TASKS
     rest = [row for row in rows if row["name"] > args.get("pageToken", "")]
     more = {"nextPageToken": rest[size - 1]["name"]} if len(rest) > size else {}
     return {key: rest[:size], **more}

@@ -31,11 +31,11 @@ from leasehold.web.loopback_guard import LoopbackGuard
 METHODS: Final = dict(
     enumerate(("POST", "GET", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS"), start=1)
 )
-SHORTEST_DEADLINE: Final = timedelta(seconds=15)
-_LONGEST_DEADLINE: Final = timedelta(minutes=30)
+MIN_TASK_DEADLINE: Final = timedelta(seconds=15)
+_MAX_TASK_DEADLINE: Final = timedelta(minutes=30)
 _DEFAULT_DEADLINE: Final = timedelta(minutes=10)
-_MAX_DELAY: Final = timedelta(days=30)
-_TASK_BYTES: Final = 1_048_569  # measured
+_MAX_SCHEDULE_AHEAD: Final = timedelta(days=30)
+_MAX_TASK_BYTES: Final = 1_048_569  # measured
 _TASK_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,500}", re.ASCII)
 
 #: What the service fills in, and ignores in a request.
@@ -96,9 +96,9 @@ class TaskParser:
 
     def _deadline(self, given: JsonObject) -> timedelta:
         deadline = given.duration("dispatchDeadline", _DEFAULT_DEADLINE)
-        if not self.shortest <= deadline <= _LONGEST_DEADLINE:
+        if not self.shortest <= deadline <= _MAX_TASK_DEADLINE:
             allowed = (
-                f"[{self.shortest.total_seconds():g}s, {_LONGEST_DEADLINE.total_seconds():g}s]"
+                f"[{self.shortest.total_seconds():g}s, {_MAX_TASK_DEADLINE.total_seconds():g}s]"
             )
             raise invalid(f"Task.dispatch_deadline must be between {allowed}.")
         return deadline
@@ -114,8 +114,8 @@ class TaskParser:
         check_headers(headers)
         if body and method not in {"POST", "PUT", "PATCH"}:
             raise invalid(f"HTTP method {method} cannot have a body.")
-        if len(url) + len(body) + sum(map(len, [*headers, *headers.values()])) > _TASK_BYTES:
-            raise invalid(f"Task size too large: at most {_TASK_BYTES} bytes.")
+        if len(url) + len(body) + sum(map(len, [*headers, *headers.values()])) > _MAX_TASK_BYTES:
+            raise invalid(f"Task size too large: at most {_MAX_TASK_BYTES} bytes.")
         return {"url": url, "method": method, "headers": headers, "body": body, "token": token}
 
 
@@ -130,7 +130,7 @@ def _task_id(name: str, queue: str) -> str:
 
 def _schedule_time(given: JsonObject, now: datetime) -> datetime:
     time = given.timestamp("scheduleTime") or now
-    if time > now + _MAX_DELAY:
+    if time > now + _MAX_SCHEDULE_AHEAD:
         raise invalid("Task.schedule_time must be at most 30 days in the future.")
     return time
 

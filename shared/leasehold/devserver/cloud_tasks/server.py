@@ -16,7 +16,7 @@ from leasehold.bounded_calls import start_thread
 from leasehold.devserver.cloud_tasks.faults import Faults, FiredFault
 from leasehold.devserver.cloud_tasks.http_client import AllowedHosts, HttpClient
 from leasehold.devserver.cloud_tasks.queue import Queues, QueueSettings
-from leasehold.devserver.cloud_tasks.routes import SHORTEST_DEADLINE, TaskParser, make_app
+from leasehold.devserver.cloud_tasks.routes import MIN_TASK_DEADLINE, TaskParser, make_app
 from leasehold.devserver.cloud_tasks.task import Attempt, DeliveryResult, HttpTask
 from leasehold.devserver.loopback_server import LoopbackServer
 from leasehold.ports.clock import Clock
@@ -25,9 +25,9 @@ from leasehold.ports.clock import Clock
 
 
 #: A time of day that jumps, or a machine that slept, is noticed after this long at most.
-_MAX_WAIT_S: Final = 60.0
+_MAX_SLEEP_S: Final = 60.0
 #: How long to wait where the system has no thread for a delivery.
-_NO_THREAD_S: Final = 0.5
+_THREAD_RETRY_S: Final = 0.5
 
 
 class Dispatcher:
@@ -114,12 +114,12 @@ class Dispatcher:
         if self._running >= self._max_running:
             return None
         if self._running == len(self._deliverers):
-            return _NO_THREAD_S
+            return _THREAD_RETRY_S
         next_time = self._queues.next_time()
         if next_time is None:
             return None
         wait = (next_time - self._queues.now()).total_seconds()
-        return min(max(0.0, wait), _MAX_WAIT_S)
+        return min(max(0.0, wait), _MAX_SLEEP_S)
 
 
 class Delivering:
@@ -199,7 +199,7 @@ class CloudTasksDouble(Delivering):
         defaults: QueueSettings | None = None,
         *,
         strict: bool = False,
-        shortest_deadline: timedelta = SHORTEST_DEADLINE,
+        shortest_deadline: timedelta = MIN_TASK_DEADLINE,
         threads: int = 128,
         clock: Clock | None = None,
         targets: Iterable[str] = (),

@@ -301,7 +301,7 @@ def spend(step: Durable, response: ModelResponse) -> None:
 
 
 _NOT_OF_NAMES: Final = re.compile(r"[^A-Za-z0-9_.-]+")
-_LONGEST: Final = 80
+_MAX_NAME_CHARS: Final = 80
 
 
 class SignalWaiter(ExternalEventWaiter):
@@ -327,7 +327,7 @@ class SignalWaiter(ExternalEventWaiter):
     ) -> JsonValue:
         """Ask once, which is recorded; then wait for the signal, unless the answer was there."""
         step, ctx = self._step, self._step.ctx
-        base = _NOT_OF_NAMES.sub("-", f"{name}-{self._agent[-1]}")[:_LONGEST]
+        base = _NOT_OF_NAMES.sub("-", f"{name}-{self._agent[-1]}")[:_MAX_NAME_CHARS]
         signal = _NOT_OF_NAMES.sub("-", step.numbered(f"signal {base}").removeprefix("signal "))
         token = f"{ctx.run_id}/signals/{signal}"
         answer: JsonValue = await step.call(
