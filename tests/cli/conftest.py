@@ -9,10 +9,10 @@ import pytest
 
 from leasehold.bootstrap import boot
 from leasehold.services.engine import Engine
-from tests.cli import shop
-from tests.cli.shell import Shell
+from tests.worlds.catalogs import shop
 from tests.worlds.engines import marked
 from tests.worlds.runs_api import runs_api
+from tests.worlds.shell import Shell
 
 ROOT = Path(__file__).parents[2]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.shell import Shell, only_line
 from tests.worlds.ports import own_port
+from tests.worlds.shell import Shell, only_line
 
 ORDER = ("start", "order", "--input", '{"amount": 3}')
 ORDER_HERE = (*ORDER, "--in-process")
@@ -137,7 +137,7 @@ def test_the_port_of_the_leases_api_is_its_own(shell: Shell) -> None:
         shell,
         ("dev", "--port", port, "--lease-port", port),
         "--lease-port",
-        LEASEHOLD_CATALOG="tests.api.devserver.catalog_of_remote",
+        LEASEHOLD_CATALOG="tests.worlds.catalogs.bundle_of_remote",
     )
 
 

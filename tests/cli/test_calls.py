@@ -9,9 +9,9 @@ import pytest
 
 from leasehold import testing
 from leasehold.testing import InProcessEngine
-from tests.api.client import catalog
-from tests.cli.shell import Shell
+from tests.worlds.catalogs import client as catalog
 from tests.worlds.runs_api import runs_api
+from tests.worlds.shell import Shell
 
 
 @pytest.fixture

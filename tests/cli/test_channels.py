@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.shell import Shell, only_line
+from tests.worlds.shell import Shell, only_line
 
 ROOT = Path(__file__).parents[2]
 PLANTED = "planted-7f3a"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.shell import LEASEHOLD, Shell, only_line
+from tests.worlds.shell import LEASEHOLD, Shell, only_line
 
 STEPS = """
 from pydantic import BaseModel

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.shell import Shell, only_line, without_controls
 from tests.cli.test_hostile_text import EVIL, OBEYED
+from tests.worlds.shell import Shell, only_line, without_controls
 
 CATALOG = """
 from leasehold import LogChannel, Registry

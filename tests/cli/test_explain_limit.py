@@ -16,7 +16,7 @@ from leasehold.adapters.sqlite import SqliteDocuments
 from leasehold.cli.explain_limit import _ink  # the only one to ask which characters there are
 from leasehold.domain.ledger import ledger_ref
 from leasehold.domain.stored import Document, Write
-from tests.cli.shell import Shell, only_line, without_controls
+from tests.worlds.shell import Shell, only_line, without_controls
 
 ORDER = ("start", "order", "--input", '{"amount": 3}', "--in-process")
 

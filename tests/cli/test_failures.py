@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.shell import Shell, only_line, without_controls
+from tests.worlds.shell import Shell, only_line, without_controls
 
 CATALOG = """
 from datetime import timedelta

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cli.shell import LEASEHOLD, Shell
 from tests.worlds.ports import own_port
+from tests.worlds.shell import LEASEHOLD, Shell
 
 WORDS = "connect to postgres://ada:hunter2secret@db with password=hunter2secret "
 

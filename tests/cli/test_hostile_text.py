@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.shell import Shell
 from tests.worlds.serving import while_serving
+from tests.worlds.shell import Shell
 
 #: The title of a window, the 8-bit way to begin a sequence, text that runs backwards, markup.
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e\u2066\u200f[bold red]x[/]\x7f\r\n&"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from leasehold.cli import init
-from tests.cli.shell import Shell, only_line
+from tests.worlds.shell import Shell, only_line
 
 FIRST = init.FILES[0]
 

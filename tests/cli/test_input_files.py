@@ -26,8 +26,8 @@ from leasehold.errors import (
 from leasehold.ports.artifacts import Artifacts
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.testing import InProcessEngine
-from tests.cli.shell import LEASEHOLD, Shell, only_line
 from tests.worlds.runs_api import runs_api
+from tests.worlds.shell import LEASEHOLD, Shell, only_line
 from tests.worlds.wrapped import Wrapped
 
 SOURCE = """

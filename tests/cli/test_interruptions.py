@@ -16,7 +16,7 @@ import pytest
 
 from leasehold.adapters.clock import SystemClock
 from leasehold.worker.stopping.holder import host_name
-from tests.cli.shell import LEASEHOLD, Shell
+from tests.worlds.shell import LEASEHOLD, Shell
 from tests.worlds.waiting import until
 
 ORDER = ("start", "order", "--input", '{"amount": 3}', "--idempotency-key", "k", "--in-process")

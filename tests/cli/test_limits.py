@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from leasehold import testing
-from tests.cli.shell import Shell
+from tests.worlds.shell import Shell
 
 CATALOG = """
 from datetime import timedelta

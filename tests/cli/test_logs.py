@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.shell import LEASEHOLD, Shell
+from tests.worlds.shell import LEASEHOLD, Shell
 
 CATALOG = """
 import logging, logging.config, sys

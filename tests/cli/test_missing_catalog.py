@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from tests.cli.shell import Shell, only_line
 from tests.worlds.ports import own_port
+from tests.worlds.shell import Shell, only_line
 
 ORDER = ("start", "order", "--input", '{"amount": 3}')
 FAR = """

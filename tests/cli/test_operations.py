@@ -22,7 +22,7 @@ from leasehold.domain.manifest import run_ref
 from leasehold.domain.manifest_parts import Block, ErrorRecord
 from leasehold.services.engine import Engine
 from leasehold.services.read_runs import get_run
-from tests.cli.shell import LEASEHOLD, Done, Shell, only_line
+from tests.worlds.shell import LEASEHOLD, Done, Shell, only_line
 from tests.worlds.waiting import until
 
 ORDER = ("start", "order", "--input", '{"amount": 3}')

@@ -11,7 +11,7 @@ from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.sqlite import SqliteDocuments
 from leasehold.domain.override import override_ref
 from leasehold.domain.stored import Write
-from tests.cli.shell import Shell, only_line
+from tests.worlds.shell import Shell, only_line
 
 SET = ("override", "charge", "--timeout-s", "45", "--until", "2999-01-01", "--why", "slow day")
 ORDER = ("start", "order", "--input", '{"amount": 3}')

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cli.shell import Shell, only_line
+from tests.worlds.shell import Shell, only_line
 
 CATALOG = """
 from datetime import timedelta

@@ -15,7 +15,7 @@ import pytest
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.sqlite import SqliteDocuments
 from leasehold.domain.manifest import run_ref
-from tests.cli.shell import LEASEHOLD, Shell, only_line
+from tests.worlds.shell import LEASEHOLD, Shell, only_line
 from tests.worlds.waiting import until
 
 ORDER = ("start", "order", "--input", '{"amount": 3}')

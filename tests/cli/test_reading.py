@@ -7,7 +7,7 @@ import json
 import pytest
 
 from leasehold.cli.commands import COMMANDS
-from tests.cli.shell import LEASEHOLD, Shell, only_line
+from tests.worlds.shell import LEASEHOLD, Shell, only_line
 
 ORDER = ("start", "order", "--input", '{"amount": 3}')
 

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from tests.cli.shell import LEASEHOLD, Shell, only_line, without_controls
+from tests.worlds.shell import LEASEHOLD, Shell, only_line, without_controls
 
 BOOK = ("start", "book", "--input", '{"amount": 3}', "--in-process", "--json")
 TEXT = {"text": "é" * 40_000}

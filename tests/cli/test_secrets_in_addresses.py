@@ -8,7 +8,7 @@ import pytest
 
 from leasehold import Client
 from leasehold.errors import InvalidRequestError, ServerUnreachableError, SettingError
-from tests.cli.shell import Shell
+from tests.worlds.shell import Shell
 
 SECRET = "5ecret9"  # noqa: S105 - that is it
 ADDRESSES = (

@@ -12,8 +12,8 @@ import pytest
 from leasehold.cli.settings_files import read_settings_files
 from leasehold.devserver.server import DevOptions, function_environ
 from leasehold.errors import SettingsFileError
-from tests.cli.shell import LEASEHOLD, Shell, only_line
 from tests.worlds.ports import own_port
+from tests.worlds.shell import LEASEHOLD, Shell, only_line
 
 STEP = "PIPELINE_CHARGE_TIMEOUT_MS"
 

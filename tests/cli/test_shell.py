@@ -1,4 +1,4 @@
-"""What `tests/cli/shell.py` promises: a command that is called here leaves nothing behind."""
+"""What `tests/worlds/shell.py` promises: a command that is called here leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from tests.cli.shell import Shell
+from tests.worlds.shell import Shell
 from tests.worlds.waiting import until
 
 ORDER = ("start", "order", "--input", '{"amount": 3}', "--in-process")

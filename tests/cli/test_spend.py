@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.shell import Shell, only_line
-from tests.conformance import spending
+from tests.worlds.catalogs import spending
+from tests.worlds.shell import Shell, only_line
 
 pytestmark = pytest.mark.catalog(spending)
 

@@ -8,7 +8,7 @@ import shlex
 
 import pytest
 
-from tests.cli.shell import LEASEHOLD, Shell, only_line
+from tests.worlds.shell import LEASEHOLD, Shell, only_line
 from tests.worlds.waiting import until
 
 PROGRAM = " ".join(LEASEHOLD)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cli.shell import Shell, only_line
+from tests.worlds.shell import Shell, only_line
 
 ORDER = ("start", "order", "--input", '{"amount": 3}')
 WHY = ("--why", "the provider is down")

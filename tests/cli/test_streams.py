@@ -10,7 +10,7 @@ from typing import IO, Any
 
 import pytest
 
-from tests.cli.shell import DEADLINE_S, LEASEHOLD, Done, Shell, only_line
+from tests.worlds.shell import DEADLINE_S, LEASEHOLD, Done, Shell, only_line
 
 ORDER = ("start", "order", "--input", '{"amount": 3}')
 READ = [("runs",), ("runs", "--json"), ("registry",), ("--help",), ("audit",)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from tests.cli.shell import DEADLINE_S, Shell, only_line, without_controls
+from tests.worlds.shell import DEADLINE_S, Shell, only_line, without_controls
 from tests.worlds.waiting import until
 
 ORDER = ("start", "order", "--input", '{"amount": 3}', "--in-process")

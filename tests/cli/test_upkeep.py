@@ -14,8 +14,8 @@ from leasehold.adapters.sqlite import SqliteDocuments
 from leasehold.domain.manifest import run_ref
 from leasehold.domain.stored import Write
 from tests.api.functions.test_sweep_dead_letters import NOTHING
-from tests.cli import shop
-from tests.cli.shell import Shell, only_line
+from tests.worlds.catalogs import shop
+from tests.worlds.shell import Shell, only_line
 
 pytestmark = pytest.mark.catalog(
     shop, PIPELINE_CHARGE_TIMEOUT_MS="20000", PIPELINE_SHIP_TIMEOUT_MS="soon"

@@ -19,10 +19,10 @@ from leasehold.domain.manifest_parts import Progress
 from leasehold.services.execute_step import Hint, arrive
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.testing import InProcessEngine
-from tests.api.in_process.sample import PIPELINES, STEPS
-from tests.cli.shell import TERMINAL, Screen, Shell, only_line, without_controls
 from tests.worlds.builders import environ_of
+from tests.worlds.catalogs.sample import PIPELINES, STEPS
 from tests.worlds.runs_api import runs_api
+from tests.worlds.shell import TERMINAL, Screen, Shell, only_line, without_controls
 
 ORDER = ("start", "order", "--input", '{"amount": 3}')
 EVIL = "\x1b]0;owned\x07\x1b[2J\u202e\n" + "x" * 180

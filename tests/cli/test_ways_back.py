@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from tests.api.in_process import reviewed
-from tests.cli.shell import Shell, only_line
+from tests.worlds.catalogs import reviewed
+from tests.worlds.shell import Shell, only_line
 
 pytestmark = pytest.mark.catalog(reviewed)
 

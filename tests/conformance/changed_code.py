@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from leasehold import GateEntry, PipelineEntry, Registry, StepContext, StepDispatchEntry
 from leasehold.registry.pipelines import Catalog
-from tests.api.in_process.sample import PIPELINES, STEPS
+from tests.worlds.catalogs.sample import PIPELINES, STEPS
 
 
 class Letter(BaseModel):

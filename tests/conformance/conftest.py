@@ -13,10 +13,10 @@ from leasehold.domain.stored import Ref
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.documents import Documents
 from leasehold.services.engine import Engine
-from tests.api.in_process import sample
-from tests.conformance.stores import ARTIFACTS, DOCUMENTS
+from tests.worlds.catalogs import sample
 from tests.worlds.emulators import need_firestore
 from tests.worlds.engines import OpenEngine, Runs, engine_on_store, marked
+from tests.worlds.stores import ARTIFACTS, DOCUMENTS
 
 
 @pytest.fixture(scope="module", params=DOCUMENTS)

@@ -31,11 +31,11 @@ from leasehold.registry.pipelines import Catalog
 from leasehold.services.audit import audit
 from leasehold.services.engine import Engine
 from leasehold.services.sweep import sweep
-from tests.api.in_process.sample import PIPELINES, STEPS
-from tests.conformance.stores import DOCUMENTS, put
 from tests.worlds.builders import at_position, new_run, with_step
+from tests.worlds.catalogs.sample import PIPELINES, STEPS
 from tests.worlds.emulators import need_firestore
 from tests.worlds.queues import SeenByAll
+from tests.worlds.stores import DOCUMENTS, put
 
 pytestmark = pytest.mark.one_store
 

@@ -41,7 +41,7 @@ from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep
 from tests.worlds.builders import at_position
 
-pytestmark = [pytest.mark.one_store, pytest.mark.catalog("tests.worlds.remote_step")]
+pytestmark = [pytest.mark.one_store, pytest.mark.catalog("tests.worlds.catalogs.remote_step")]
 
 LARGE = '["' + "x" * 40_000 + '"]'
 TEXT = b"A line that comes again and again.\n" * 2_000

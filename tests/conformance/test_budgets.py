@@ -34,9 +34,9 @@ from leasehold.services.derive_budgets import (
     read_budgets,
 )
 from leasehold.services.reporting import Facts
-from tests.conformance.stores import DOCUMENTS
 from tests.worlds.builders import environ_of
 from tests.worlds.loopback_http import LoopbackHttp
+from tests.worlds.stores import DOCUMENTS
 from tests.worlds.wrapped import Wrapped
 
 pytestmark = pytest.mark.one_store

@@ -43,10 +43,10 @@ from leasehold.services.read_children import read_children
 from leasehold.services.read_runs import RunFilter, get_run, list_summaries, run_mark
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep
-from tests.api.each import lists
-from tests.api.each.lists import DONE, FAILS, PIPELINES, STEPS
 from tests.conformance.changed_code import IS_GONE
 from tests.worlds.builders import let_pass
+from tests.worlds.catalogs import lists
+from tests.worlds.catalogs.lists import DONE, FAILS, PIPELINES, STEPS
 from tests.worlds.engines import OpenEngine
 from tests.worlds.wrapped import AnswerLost, Wrapped
 

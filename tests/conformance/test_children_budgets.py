@@ -18,7 +18,6 @@ from leasehold.services.engine import Engine
 from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.read_runs import get_run
 from leasehold.services.start_run import StartRequest, start_run
-from tests.api.each.lists import COSTS, FAILS
 from tests.conformance.test_children import (  # noqa: F401 - fixtures
     Queue,
     ask_by_alarm,
@@ -28,6 +27,7 @@ from tests.conformance.test_children import (  # noqa: F401 - fixtures
     queue,
     total,
 )
+from tests.worlds.catalogs.lists import COSTS, FAILS
 
 pytestmark = pytest.mark.one_store
 

@@ -65,10 +65,10 @@ from leasehold.services.execute_step import arrive as ask_for_the_lease
 from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep
-from tests.conformance.stores import DOCUMENTS
 from tests.worlds.builders import at_position, let_pass
 from tests.worlds.emulators import need_firestore
 from tests.worlds.queues import SeenByAll
+from tests.worlds.stores import DOCUMENTS
 
 pytestmark = pytest.mark.one_store
 
@@ -79,7 +79,7 @@ PRIVATE: Final = "what the input says"
 def _step(name: str, handler: str, **limits: Any) -> StepDispatchEntry:
     return StepDispatchEntry(
         step_type=name,
-        handler=handler if handler == "remote" else f"tests.api.in_process.sample:{handler}",
+        handler=handler if handler == "remote" else f"tests.worlds.catalogs.sample:{handler}",
         agent_timeout=timedelta(minutes=1),
         dispatch_deadline=timedelta(minutes=2),
         **limits,

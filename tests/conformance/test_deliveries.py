@@ -45,8 +45,8 @@ from leasehold.services.deliver_notification import (
 from leasehold.services.due_deliveries import request_delivery
 from leasehold.services.engine import Engine, find_run
 from leasehold.services.sweep import sweep
-from tests.api.in_process.sample import PIPELINES, STEPS
 from tests.worlds.builders import new_run
+from tests.worlds.catalogs.sample import PIPELINES, STEPS
 from tests.worlds.queues import SeenByAll
 from tests.worlds.wrapped import Overtaken, Wrapped
 

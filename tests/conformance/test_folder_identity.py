@@ -38,7 +38,9 @@ def test_a_folder_is_known_by_the_mark_that_it_was_begun_with(
 
 def test_a_bucket_is_known_by_its_name(documents: Documents) -> None:
     environ = {"LEASEHOLD_ARTIFACTS": "gs://bucket/prefix"}
-    bundle = boot(environ, catalog=load_catalog("tests.api.in_process.sample"), documents=documents)
+    bundle = boot(
+        environ, catalog=load_catalog("tests.worlds.catalogs.sample"), documents=documents
+    )
     bundle.engine.leases.close()
 
     assert documents.get(IDENTITY) is None

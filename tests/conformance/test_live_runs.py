@@ -16,9 +16,9 @@ from leasehold.domain.stored import Ref
 from leasehold.ports.documents import Documents, Query, Snapshot
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.catalog_fit import LiveRunCheck, RunMisfit, live_runs
-from tests.api.in_process.sample import PIPELINES, STEPS
 from tests.conformance.changed_code import IS_GONE, TAKES_LETTERS, catalog_with, catalog_without
 from tests.conformance.test_operations import TABLE_CELLS, Service, booted, run_in
+from tests.worlds.catalogs.sample import PIPELINES, STEPS
 from tests.worlds.wrapped import Wrapped
 
 pytestmark = pytest.mark.one_store

@@ -9,7 +9,7 @@ import pytest
 from leasehold.domain.stored import Ref, Write
 from leasehold.errors import DocumentExistsError, VersionConflictError
 from leasehold.ports.documents import Documents, Query
-from tests.conformance.stores import count_up, one_more, put
+from tests.worlds.stores import count_up, one_more, put
 
 
 def count_of(documents: Documents, ref: Ref) -> int:

@@ -36,9 +36,9 @@ from leasehold.registry.pipelines import Catalog
 from leasehold.services.read_runs import get_run
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.web.serve_api import answer_api
-from tests.api.in_process.sample import PIPELINES, STEPS
-from tests.conformance.stores import DOCUMENTS
+from tests.worlds.catalogs.sample import PIPELINES, STEPS
 from tests.worlds.runs_api import OpenEngine
+from tests.worlds.stores import DOCUMENTS
 
 pytestmark = pytest.mark.one_store
 

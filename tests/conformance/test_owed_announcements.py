@@ -35,7 +35,7 @@ from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.read_runs import RunFilter, get_run
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.worker.bounded_sends import BoundedEvents
-from tests.api.in_process.sample import STEPS
+from tests.worlds.catalogs.sample import STEPS
 from tests.worlds.engines import OpenEngine
 from tests.worlds.queues import CreatedTasks
 

@@ -17,7 +17,7 @@ from leasehold.domain.status import Outcome
 from leasehold.domain.stored import Write, replace
 from leasehold.services.engine import Engine
 from leasehold.services.sweep import sweep
-from tests.api.in_process import sample
+from tests.worlds.catalogs import sample
 from tests.worlds.engines import OpenEngine
 from tests.worlds.queues import CreatedTasks
 

@@ -14,7 +14,7 @@ from leasehold.services.read_runs import get_run
 from leasehold.services.start_run import StartRequest, start_run
 from tests.worlds.waiting import until
 
-pytestmark = [pytest.mark.one_store, pytest.mark.catalog("tests.api.once.catalog")]
+pytestmark = [pytest.mark.one_store, pytest.mark.catalog("tests.worlds.catalogs.once")]
 
 
 @pytest.mark.sandboxed

@@ -10,7 +10,7 @@ import pytest
 from leasehold.domain.stored import Document, Ref
 from leasehold.errors import VersionConflictError
 from leasehold.ports.documents import Documents, Query, Range, Snapshot
-from tests.conformance.stores import put, with_times_of
+from tests.worlds.stores import put, with_times_of
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 

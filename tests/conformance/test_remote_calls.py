@@ -21,7 +21,7 @@ from leasehold.services.read_runs import get_run
 from leasehold.services.start_run import StartRequest, start_run
 from tests.worlds.wrapped import Wrapped
 
-pytestmark = [pytest.mark.one_store, pytest.mark.catalog("tests.worlds.remote_step")]
+pytestmark = [pytest.mark.one_store, pytest.mark.catalog("tests.worlds.catalogs.remote_step")]
 
 COST = Spend(tokens=10, usd=0.25)
 

@@ -27,9 +27,9 @@ from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.pauses import pause_step, resume_step
 from leasehold.services.read_runs import get_run
 from leasehold.services.start_run import StartRequest, start_run
-from tests.conformance.stores import DOCUMENTS
 from tests.worlds.engines import OpenEngine
 from tests.worlds.queues import CreatedTasks
+from tests.worlds.stores import DOCUMENTS
 
 pytestmark = pytest.mark.one_store
 

@@ -19,7 +19,7 @@ from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.start_run import StartRequest, start_run
 
-pytestmark = [pytest.mark.one_store, pytest.mark.catalog("tests.worlds.remote_step")]
+pytestmark = [pytest.mark.one_store, pytest.mark.catalog("tests.worlds.catalogs.remote_step")]
 
 
 def begin(engine: Engine, key: str) -> str:

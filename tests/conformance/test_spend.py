@@ -44,7 +44,7 @@ from tests.worlds.waiting import until
 pytestmark = [
     pytest.mark.sandboxed,
     pytest.mark.one_store,
-    pytest.mark.catalog("tests.conformance.spending"),
+    pytest.mark.catalog("tests.worlds.catalogs.spending"),
 ]
 
 

@@ -25,7 +25,7 @@ from leasehold.services.operate import request_stack
 from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.worker.sandbox import sandboxed_attempt
-from tests.chaos.sandbox import lasting
+from tests.worlds.catalogs import lasting
 from tests.worlds.engines import OpenEngine
 from tests.worlds.waiting import until
 

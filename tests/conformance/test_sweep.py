@@ -20,8 +20,9 @@ from leasehold.errors import StoreUnavailableError
 from leasehold.ports.documents import Documents, Query, Snapshot
 from leasehold.services.engine import Engine
 from leasehold.services.sweep import ATTEND_WITHIN_S, ATTENDED_AT_ONCE, LEASE_LOOK_EVERY_S, sweep
-from tests.api.in_process import sample
-from tests.conformance.swept import (
+from tests.worlds.catalogs import sample
+from tests.worlds.engines import OpenEngine
+from tests.worlds.swept import (
     Clock,
     OneRefused,
     Queue,
@@ -31,7 +32,6 @@ from tests.conformance.swept import (
     stored,
     waiting,
 )
-from tests.worlds.engines import OpenEngine
 
 pytestmark = pytest.mark.one_store
 

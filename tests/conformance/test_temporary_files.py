@@ -36,7 +36,7 @@ from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep
 from tests.worlds.wrapped import Wrapped
 
-pytestmark = [pytest.mark.one_store, pytest.mark.catalog("tests.worlds.remote_step")]
+pytestmark = [pytest.mark.one_store, pytest.mark.catalog("tests.worlds.catalogs.remote_step")]
 
 LARGE = '["' + "x" * 40_000 + '"]'
 

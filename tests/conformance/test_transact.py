@@ -7,7 +7,7 @@ import pytest
 from leasehold.domain.stored import Document, Ref, Write
 from leasehold.errors import DocumentExistsError, VersionConflictError
 from leasehold.ports.documents import Documents, Query
-from tests.conformance.stores import one_more, put
+from tests.worlds.stores import one_more, put
 
 
 class RefusedError(Exception):

@@ -17,9 +17,9 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import RunStatus
 from leasehold.domain.stored import Ref
 from leasehold.ports.documents import Documents, Query
-from tests.conformance.stores import DOCUMENTS
 from tests.conformance.trial_schedule import AUTHOR, MAX_TRIALS, REVIEWER, Schedule
 from tests.worlds.emulators import need_firestore
+from tests.worlds.stores import DOCUMENTS
 
 #: How many orders are drawn: an emulator is a hundred times as slow, and a storm takes minutes.
 TRIES: Final = {

@@ -7,7 +7,7 @@ import pytest
 
 from leasehold.domain.stored import Ref
 from leasehold.ports.documents import Documents
-from tests.conformance.stores import put, with_times_of
+from tests.worlds.stores import put, with_times_of
 
 VALUES: dict[str, Any] = {
     "an empty text": "",

@@ -30,7 +30,7 @@ from leasehold.services.read_runs import get_run
 from leasehold.services.signal_run import SignalRequest, send_signal
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep
-from tests.worlds import remote_step
+from tests.worlds.catalogs import remote_step
 from tests.worlds.engines import OpenEngine
 from tests.worlds.wrapped import AnswerLost, Overtaken
 

@@ -30,7 +30,7 @@ from leasehold.services.read_runs import RunFilter, get_run
 from leasehold.services.start_run import StartRequest, start_run
 from tests.conformance import paid_work
 from tests.conformance.paid_work import BROKEN, ITEMS, PAID
-from tests.worlds import remote_step
+from tests.worlds.catalogs import remote_step
 from tests.worlds.engines import OpenEngine
 
 pytestmark = [pytest.mark.one_store, pytest.mark.catalog("tests.conformance.paid_work")]

@@ -30,12 +30,11 @@ from leasehold.services.worker_notes import (
     steps_known_elsewhere,
 )
 from leasehold.worker.stopping.holder import holder_name, host_name
-from tests.api.in_process import sample
-from tests.conformance import swept
 from tests.conformance.changed_code import catalog_without
-from tests.conformance.swept import Clock, Queue
-from tests.worlds import remote_step
+from tests.worlds import swept
+from tests.worlds.catalogs import remote_step, sample
 from tests.worlds.engines import OpenEngine
+from tests.worlds.swept import Clock, Queue
 from tests.worlds.waiting import until
 
 pytestmark = pytest.mark.one_store

@@ -22,7 +22,6 @@ from leasehold.cli.deploy.smoke import EMULATOR
 from leasehold.devserver.server import DevOptions, DevServer
 from leasehold.google_clients.clients import ONE_TRY
 from leasehold.registry.function_table import FUNCTIONS
-from tests.chaos.bundle.conftest import INLINE, settings
 from tests.deploy.build_machine import ROOT, BuildMachine, copy_source, leasehold_here
 from tests.deploy.cloud import Cloud, cloud_servers
 from tests.deploy.cloud_run import BY_TOKEN, TOKEN, cloud_run
@@ -31,6 +30,7 @@ from tests.deploy.google_services.monitoring import Alerts
 from tests.deploy.google_services.run import CloudRun as Services
 from tests.deploy.google_services.secrets import Secrets
 from tests.deploy.recorder import RecordedCall, Recorder
+from tests.worlds.bundles import INLINE, settings
 from tests.worlds.emulators import firestore_host
 from tests.worlds.ports import own_port
 

@@ -16,7 +16,7 @@ from leasehold.errors import CallerNotAllowedError
 from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import FunctionEntry, Trigger
 from leasehold.web.callers import CallerCheck
-from tests.api.functions.tokens import claims, removed
+from tests.worlds.tokens import claims, removed
 
 PLACE = Installation("project", "123456789012", "europe-west1")
 CALLER = "caller@project.iam.gserviceaccount.com"

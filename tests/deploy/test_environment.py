@@ -21,8 +21,8 @@ from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import FunctionEntry, FunctionTable, Secret
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.settings import read_settings
-from tests.api.in_process.sample import PIPELINES, STEPS
 from tests.deploy.cloud import deploy
+from tests.worlds.catalogs.sample import PIPELINES, STEPS
 
 PLACE = Installation("shop-prod", "123456789012", "europe-west1", retention_days=30)
 ROOT = Path(__file__).parents[2]

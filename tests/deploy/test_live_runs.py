@@ -1,6 +1,6 @@
 """A build looks at the runs that have not ended before it changes anything.
 
-The step of the committed build runs with the catalog of tests.api.in_process.sample, on the
+The step of the committed build runs with the catalog of tests.worlds.catalogs.sample, on the
 emulators of Firestore and Cloud Storage; the runs were started by an older catalog.
 """
 
@@ -24,13 +24,13 @@ from leasehold.domain.status import RunStatus
 from leasehold.google_clients.clients import EMULATOR, GoogleClients
 from leasehold.services.read_runs import RunFilter, query_of
 from leasehold.testing import InProcessEngine
-from tests.api.in_process.sample import PIPELINES, STEPS
 from tests.deploy.build_machine import ROOT, BuildMachine, Done
 from tests.deploy.deployment import IN_PROCESS, build
 from tests.deploy.google_server import GoogleServer
 from tests.deploy.google_services.firestore import FirestoreAdmin
 from tests.deploy.google_services.refusals import permission_denied
 from tests.deploy.google_world import applied
+from tests.worlds.catalogs.sample import PIPELINES, STEPS
 from tests.worlds.emulators import firestore_host, need_firestore, storage_bucket
 from tests.worlds.ports import own_port
 
@@ -96,7 +96,7 @@ class Project:
         """Run the build; return what was done, and what its last step said."""
         machine = BuildMachine(ROOT, self.environ, IN_PROCESS)
         place = {"PROJECT_ID": self.name, "PROJECT_NUMBER": NUMBER, "_BUCKET": self.bucket}
-        catalog = {"_CATALOG": "tests.api.in_process.sample"}
+        catalog = {"_CATALOG": "tests.worlds.catalogs.sample"}
         machine.run(build(), already=already, **place, **catalog, **chosen)
         return machine, list(machine.done.values())[-1]
 
@@ -140,7 +140,7 @@ def test_runs_that_fit_are_looked_at_and_nothing_else_is_done(project: Project) 
 def test_a_misfit_ends_the_build_before_it_changes_anything(project: Project) -> None:
     project.start({"n": 1})
     gone = project.start({"n": 1}, step_type="add_first")
-    misfit = project.start({"text": "x" * 800_000}, handler="tests.api.in_process.sample:thirty")
+    misfit = project.start({"text": "x" * 800_000}, handler="tests.worlds.catalogs.sample:thirty")
     project.server.forget()
 
     machine, done = project.build(BEFORE)

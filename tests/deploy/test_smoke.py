@@ -27,13 +27,13 @@ from leasehold.devserver.loopback_server import LoopbackServer
 from leasehold.google_clients.clients import EMULATOR as GOOGLE
 from leasehold.registry.function_table import FUNCTIONS
 from leasehold.testing import InProcessEngine
-from tests.api.in_process.sample import PIPELINES, STEPS
-from tests.chaos.bundle.conftest import Api
 from tests.deploy.cloud import deploy
 from tests.deploy.cloud_run import BY_TOKEN, CloudRun, cloud_run
 from tests.deploy.google_server import GoogleServer
 from tests.deploy.google_services.scheduler import Scheduler
 from tests.worlds.builders import environ_of
+from tests.worlds.bundles import Api
+from tests.worlds.catalogs.sample import PIPELINES, STEPS
 from tests.worlds.runs_api import runs_api
 
 PLACE = Installation("shop-prod", "123456789012", "europe-west1")

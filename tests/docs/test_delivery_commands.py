@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from leasehold.web.serve_api import ROUTES
-from tests.cli.shell import Shell
+from tests.worlds.shell import Shell
 
 PAGE = (Path(__file__).parents[2] / "docs/notifications.md").read_text()
 LINES = [

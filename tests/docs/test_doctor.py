@@ -12,7 +12,7 @@ import pytest
 
 from leasehold.cli.commands import program
 from leasehold.doctor.drift import HARMS
-from tests.cli.shell import Shell
+from tests.worlds.shell import Shell
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/doctor.md").read_text()

@@ -6,7 +6,7 @@ import re
 import shlex
 from pathlib import Path
 
-from tests.cli.shell import Shell
+from tests.worlds.shell import Shell
 
 PAGE = (Path(__file__).parents[2] / "docs/errors.md").read_text()
 

@@ -16,7 +16,7 @@ import pytest
 
 from leasehold import StepContext, StepDispatchEntry
 from leasehold.testing import step_context
-from tests.cli.shell import Shell
+from tests.worlds.shell import Shell
 
 PAGE = (Path(__file__).parents[2] / "docs/handlers.md").read_text()
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.shell import Shell
 from tests.worlds.processes import run_to_end
+from tests.worlds.shell import Shell
 from tests.worlds.warm_starts import PLAIN_PYTEST
 
 PAGE = (Path(__file__).parents[2] / "docs/long-steps.md").read_text()

@@ -18,7 +18,7 @@ from werkzeug.serving import make_server
 from leasehold import Registry, WebhookChannel
 from leasehold.adapters.clock import SystemClock
 from leasehold.domain.event_message import EventMessage
-from tests.api.channels.deliveries import TIMEOUT_S, delivery, opener
+from tests.worlds.deliveries import TIMEOUT_S, delivery, opener
 from tests.worlds.processes import run_to_end
 
 PAGE = (Path(__file__).parents[2] / "docs/notifications.md").read_text()

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from leasehold.testing import InProcessEngine
-from tests.api.in_process.sample import PIPELINES, STEPS
 from tests.worlds.builders import environ_of
+from tests.worlds.catalogs.sample import PIPELINES, STEPS
 
 PAGE = (Path(__file__).parents[2] / "docs/one-machine.md").read_text()
 

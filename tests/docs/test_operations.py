@@ -28,7 +28,7 @@ from leasehold.registry.pipelines import Catalog
 from leasehold.registry.settings import SETTINGS
 from leasehold.services.count_runs import Figures, RunCounts
 from leasehold.web.serve_api import ROUTES
-from tests.cli.shell import Shell
+from tests.worlds.shell import Shell
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "operations.md").read_text() + (DOCS / "upgrades.md").read_text()

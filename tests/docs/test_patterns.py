@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.shell import Shell
+from tests.worlds.shell import Shell
 
 PAGES = Path(__file__).parents[2] / "docs/patterns"
 _BLOCK = r"^```{}\n(.*?)^```$"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.shell import Shell, only_line
+from tests.worlds.shell import Shell, only_line
 
 PAGE = (Path(__file__).parents[2] / "docs/trials.md").read_text()
 

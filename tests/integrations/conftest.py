@@ -14,8 +14,8 @@ from leasehold import testing
 from leasehold.integrations.prices import Used, listed_price
 from leasehold.ports.documents import Documents
 from leasehold.testing import InProcessEngine
-from tests.conformance.stores import DOCUMENTS
 from tests.worlds.emulators import need_firestore
+from tests.worlds.stores import DOCUMENTS
 from tests.worlds.warm_starts import fork_from_here
 
 #: The integration whose environment this is; in another environment, not the name of any.

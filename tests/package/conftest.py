@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.package.clean_environment import CleanEnvironment, build, built_in, install, unpack
+from tests.worlds.clean_environment import CleanEnvironment, build, built_in, install, unpack
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from leasehold.cli.init import AGENT_FILES, FILES
 from leasehold.registry.extras import EXTRAS
-from tests.package.clean_environment import ROOT
+from tests.worlds.clean_environment import ROOT
 
 Built = tuple[Path, Path]
 

@@ -26,7 +26,7 @@ from tests.deploy.cloud import Cloud, cloud_servers, deploy
 from tests.deploy.cloud_run import BY_TOKEN, cloud_run
 from tests.deploy.deployment import RECORDED, Deployment
 from tests.deploy.recorder import Recorder
-from tests.package.clean_environment import CleanEnvironment
+from tests.worlds.clean_environment import CleanEnvironment
 from tests.worlds.emulators import firestore_host, need_firestore, need_pubsub
 from tests.worlds.forked_commands import DEVELOPED, forked_commands
 from tests.worlds.ports import own_port

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.package.clean_environment import CleanEnvironment
+from tests.worlds.clean_environment import CleanEnvironment
 from tests.worlds.ports import own_port
 from tests.worlds.waiting import until
 

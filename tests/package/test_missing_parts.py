@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from leasehold.cli.deploy import COMMANDS
-from tests.package.clean_environment import ROOT, CleanEnvironment
+from tests.worlds.clean_environment import ROOT, CleanEnvironment
 from tests.worlds.forked_commands import forked_commands
 
 Built = tuple[Path, Path]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.package.clean_environment import ROOT, CleanEnvironment
+from tests.worlds.clean_environment import ROOT, CleanEnvironment
 from tests.worlds.forked_commands import SERVED, forked_commands
 from tests.worlds.typed_page import Saved, Terminal, Typed, fits, screen_of, steps_of, typed
 

@@ -34,7 +34,7 @@ from leasehold.registry.registry import Registry
 from leasehold.services.deliver_notification import DeliveryHint, deliver
 from leasehold.services.engine import Engine
 from leasehold.testing import FrozenClock
-from tests.api.in_process.sample import PIPELINES, STEPS
+from tests.worlds.catalogs.sample import PIPELINES, STEPS
 from tests.worlds.wrapped import Wrapped
 
 CHANNELS = Registry("channels", [LogChannel(name="pager")])

@@ -19,8 +19,8 @@ from leasehold.registry.pipelines import Catalog, PipelineEntry
 from leasehold.registry.registry import Registry
 from leasehold.services.engine import CARRIERS
 from leasehold.testing import InProcessEngine
-from tests.api.in_process.sample import PIPELINES, STEPS
 from tests.worlds.builders import environ_of
+from tests.worlds.catalogs.sample import PIPELINES, STEPS
 
 
 def test_each_isolation_that_a_step_may_ask_for_has_a_runner(tmp_path: Path) -> None:

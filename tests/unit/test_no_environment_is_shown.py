@@ -37,7 +37,7 @@ PROGRAMS = {"leasehold.__main__", "leasehold.devserver.server_main"}
 def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """The environment of this process, and one that is given to what is made: with a secret."""
     settings = environ_of(
-        tmp_path, LEASEHOLD_CATALOG="tests.api.in_process.sample", MODEL_API_KEY=PLANTED
+        tmp_path, LEASEHOLD_CATALOG="tests.worlds.catalogs.sample", MODEL_API_KEY=PLANTED
     )
     for name, value in settings.items():
         monkeypatch.setenv(name, value)

@@ -35,7 +35,7 @@ def engine_of_purges(documents: Documents, folder: Path) -> Iterator[Engine]:
     """Wire one whose runs are announced on one channel, and never delivered."""
     bundle = boot(
         {"LEASEHOLD_ARTIFACTS": f"file://{folder}/artifacts"},
-        catalog=load_catalog("tests.api.in_process.sample"),
+        catalog=load_catalog("tests.worlds.catalogs.sample"),
         documents=documents,
         tasks=InProcessTasks(SystemClock()),
         announces_by_hand=True,

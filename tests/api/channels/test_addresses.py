@@ -15,8 +15,8 @@ from leasehold.adapters.channels.http_post import (
     is_public,
 )
 from leasehold.errors import ChannelRefusedError, ChannelUnavailableError, LeaseholdError
-from tests.api.channels.deliveries import TIMEOUT_S, delivery, opener
 from tests.api.channels.web_server import WebServer, answering, serving
+from tests.worlds.deliveries import TIMEOUT_S, delivery, opener
 
 TEAM = WebhookChannel(name="team", url_variable="TEAM_URL", secret_variable="TEAM_SECRET")  # noqa: S106 - a name
 SECRET = "whsec_" + "QUFB" * 8

@@ -21,8 +21,8 @@ from leasehold.errors import (
     ChannelUnavailableError,
     LeaseholdError,
 )
-from tests.api.channels.deliveries import NOW, SHORT_S, TIMEOUT_S, delivery, opener
 from tests.api.channels.mail_server import PASSWORD, USER, MailServer, mailing
+from tests.worlds.deliveries import NOW, SHORT_S, TIMEOUT_S, delivery, opener
 
 OPS, ADA = "ops@shop.example", "ada@shop.example"
 TEAM = EmailChannel(name="team", sender="leasehold@shop.example", recipients=(OPS, ADA))

@@ -16,7 +16,7 @@ from leasehold.errors import (
     ChannelUnansweredError,
     ChannelUnavailableError,
 )
-from tests.api.channels.deliveries import KEY, SHORT_S, TIMEOUT_S, delivery, opener
+from tests.worlds.deliveries import KEY, SHORT_S, TIMEOUT_S, delivery, opener
 
 PLANTED = "sk-" + "planted7f3a" * 4
 

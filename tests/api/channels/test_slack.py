@@ -16,8 +16,8 @@ from leasehold.errors import (
     ChannelUnavailableError,
     LeaseholdError,
 )
-from tests.api.channels.deliveries import SHORT_S, TIMEOUT_S, delivery, opener
 from tests.api.channels.web_server import WebServer, answering, breaking_off, serving
+from tests.worlds.deliveries import SHORT_S, TIMEOUT_S, delivery, opener
 
 TEAM = SlackChannel(name="team", url_variable="TEAM_URL")
 RUN = "https://shop.example/runs/letters-1"

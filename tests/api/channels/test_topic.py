@@ -18,7 +18,7 @@ from leasehold.errors import (
     ChannelUnansweredError,
     ChannelUnavailableError,
 )
-from tests.api.channels.deliveries import KEY, SHORT_S, TIMEOUT_S, delivery, opener
+from tests.worlds.deliveries import KEY, SHORT_S, TIMEOUT_S, delivery, opener
 
 TEAM = TopicChannel(name="team", topic="projects/shop/topics/runs")
 

@@ -17,7 +17,7 @@ from leasehold.adapters.channels.variables import Variables
 from leasehold.domain.signal_link import PublicUrl
 from leasehold.errors import ChannelRefusedError, ChannelUnavailableError
 from leasehold.registry.channels import ChannelEntry, is_set
-from tests.api.channels.deliveries import NOW, TIMEOUT_S, delivery, opener
+from tests.worlds.deliveries import NOW, TIMEOUT_S, delivery, opener
 
 PLANTED = "planted-7f3a"
 

@@ -20,8 +20,8 @@ from leasehold.errors import (
     ChannelUnavailableError,
     LeaseholdError,
 )
-from tests.api.channels.deliveries import KEY, NOW, SHORT_S, TIMEOUT_S, delivery, opener
 from tests.api.channels.web_server import WebServer, answering, breaking_off, serving
+from tests.worlds.deliveries import KEY, NOW, SHORT_S, TIMEOUT_S, delivery, opener
 from tests.worlds.ports import own_port
 
 TEAM = WebhookChannel(name="team", url_variable="TEAM_URL", secret_variable="TEAM_SECRET")  # noqa: S106 - a name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from leasehold import LogChannel, Registry
-from tests.api.client.catalog import GATES, PIPELINES, STEPS
+from tests.worlds.catalogs.client import GATES, PIPELINES, STEPS
 
 __all__ = ["CHANNELS", "GATES", "PIPELINES", "STEPS"]
 

@@ -12,7 +12,7 @@ from leasehold.testing import InProcessEngine
 from tests.worlds.builders import environ_of
 from tests.worlds.runs_api import runs_api
 
-CATALOG = "tests.api.client.catalog"
+CATALOG = "tests.worlds.catalogs.client"
 
 
 @pytest.fixture

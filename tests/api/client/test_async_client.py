@@ -18,7 +18,7 @@ from leasehold.errors import (
     UnknownRunError,
 )
 from leasehold.testing import InProcessEngine
-from tests.api.client.catalog import Answer, Question
+from tests.worlds.catalogs.client import Answer, Question
 from tests.worlds.waiting import until
 
 #: More than the client has threads, by far.

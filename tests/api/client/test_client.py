@@ -22,8 +22,8 @@ from leasehold.errors import (
     UnknownRunError,
     UnknownStepError,
 )
-from tests.api.client.catalog import Answer, Question
 from tests.api.client.conftest import Asking
+from tests.worlds.catalogs.client import Answer, Question
 
 
 class Longer(Answer):

@@ -19,8 +19,8 @@ from leasehold.client.load_test import Load, LoadLevel, figures_of, nearest_rank
 from leasehold.errors import InvalidInputError, LeaseholdError, UnknownPipelineError
 from leasehold.services.engine import Engine
 from leasehold.testing import InProcessEngine
-from tests.api.in_process.sample import PIPELINES, STEPS
 from tests.worlds.builders import environ_of
+from tests.worlds.catalogs.sample import PIPELINES, STEPS
 
 AT = datetime(2026, 6, 1, tzinfo=UTC)
 

@@ -32,9 +32,9 @@ from leasehold.domain.stored import Document, StoredDocument, Write, replace
 from leasehold.domain.timestamps import moment_text
 from leasehold.ports.documents import Query
 from tests.api.functions.test_response_models import is_as
-from tests.cli.shell import Shell
 from tests.worlds.builders import environ_of
 from tests.worlds.runs_api import runs_api
+from tests.worlds.shell import Shell
 
 SET: dict[str, Any] = {"timeoutS": 90, "until": "2999-01-01T00:00:00Z", "why": "slow day"}
 START = {"pipeline": "three", "input": {"n": 1}}

@@ -22,8 +22,8 @@ from playwright.sync_api import (
 )
 
 from tests.api.dashboard.catalog import HOSTILE, MARKUP
-from tests.api.server.servers import servers
-from tests.chaos.bundle.conftest import Api
+from tests.worlds.bundles import Api
+from tests.worlds.servers import servers
 from tests.worlds.waiting import until
 
 expect.set_options(timeout=30_000)  # a busy machine is slow, and not wrong

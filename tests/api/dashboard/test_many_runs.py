@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from bench.many_runs import Size, sqlite_place
-from tests.chaos.bundle.conftest import ROOT
+from tests.worlds.bundles import ROOT
 from tests.worlds.ports import own_port
 
 #: What a first load may travel as, with the style sheet and the script.

@@ -20,10 +20,10 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.api.dashboard.conftest import LATER, Pages, serve
-from tests.api.server.servers import servers
 from tests.api.server.test_starting import WHOLE, starting
 from tests.worlds.emulators import firestore_host, need_firestore
 from tests.worlds.ports import own_port
+from tests.worlds.servers import servers
 from tests.worlds.waiting import until
 
 HTML = "text/html; charset=utf-8"

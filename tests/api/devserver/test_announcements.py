@@ -16,7 +16,7 @@ import pytest
 from leasehold.devserver.server import DevOptions, DevServer
 from leasehold.domain.delivery import Delivery
 from leasehold.ports.documents import Query
-from tests.chaos.bundle.conftest import ROOT, Api, dev_server, settings
+from tests.worlds.bundles import ROOT, Api, dev_server, settings
 from tests.worlds.ports import own_port
 from tests.worlds.waiting import until
 

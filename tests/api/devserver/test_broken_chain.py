@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from leasehold import PipelineEntry, Registry, StepContext, StepDispatchEntry
 from leasehold.devserver.server import DevOptions, DevServer
 from leasehold.errors import ChainError, PlatformLimitError
-from tests.chaos.bundle.conftest import settings
+from tests.worlds.bundles import settings
 from tests.worlds.ports import own_port
 
 

@@ -17,14 +17,14 @@ import pytest
 from leasehold.cli.stop_signals import SAME_SIGNAL_S
 from leasehold.devserver.server import DevOptions, DevServer
 from leasehold.devserver.server_process import running_processes
-from tests.chaos.bundle.conftest import ROOT, Api, settings
+from tests.worlds.bundles import ROOT, Api, settings
 from tests.worlds.ports import own_port
 from tests.worlds.waiting import until
 
 
 def environ_of(folder: Path) -> dict[str, str]:
     return settings(folder) | {
-        "LEASEHOLD_CATALOG": "tests.chaos.bundle.catalog_of_children",
+        "LEASEHOLD_CATALOG": "tests.worlds.catalogs.bundle_of_children",
         "PIPELINE_LEASE_TTL_S": "30",
     }
 

@@ -11,10 +11,10 @@ import pytest
 from leasehold.devserver.function_processes import entry_folder
 from leasehold.devserver.server import DevOptions, DevServer
 from leasehold.errors import SettingError
-from tests.chaos.bundle.conftest import ROOT, settings
+from tests.worlds.bundles import ROOT, settings
 from tests.worlds.ports import own_port
 
-REMOTE = {"LEASEHOLD_CATALOG": "tests.api.devserver.catalog_of_remote"}
+REMOTE = {"LEASEHOLD_CATALOG": "tests.worlds.catalogs.bundle_of_remote"}
 
 
 def test_it_is_served_and_told_where_a_step_is_remote(tmp_path: Path) -> None:

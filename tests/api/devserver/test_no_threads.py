@@ -20,9 +20,9 @@ from leasehold.devserver.function_processes import (
 )
 from leasehold.devserver.server import CrashDetector
 from leasehold.testing import InProcessEngine
-from tests.chaos.bundle.conftest import Api, settings
 from tests.chaos.outages.test_threads import no_new_threads
 from tests.worlds.builders import environ_of
+from tests.worlds.bundles import Api, settings
 from tests.worlds.ports import own_port
 from tests.worlds.waiting import until
 

@@ -17,7 +17,7 @@ from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import FunctionEntry, FunctionTable, Trigger
 from leasehold.registry.pipelines import NO_CATALOG
 from leasehold.testing import FrozenClock
-from tests.chaos.bundle.conftest import ROOT, settings
+from tests.worlds.bundles import ROOT, settings
 from tests.worlds.loopback_http import LoopbackHttp
 from tests.worlds.ports import own_port
 from tests.worlds.waiting import until

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from leasehold.devserver.server import DevOptions, DevServer
-from tests.chaos.bundle.conftest import settings
+from tests.worlds.bundles import settings
 from tests.worlds.ports import own_port
 
 JSON = {"Content-Type": "application/json"}
@@ -41,7 +41,7 @@ class Place(NamedTuple):
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
     folder = tmp_path_factory.mktemp("strangers")
-    environ = settings(folder) | {"LEASEHOLD_CATALOG": "tests.api.devserver.catalog_of_remote"}
+    environ = settings(folder) | {"LEASEHOLD_CATALOG": "tests.worlds.catalogs.bundle_of_remote"}
     server = DevServer(DevOptions(port=own_port(), data=folder, environ=environ), print)
     try:
         server.start()

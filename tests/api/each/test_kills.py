@@ -17,8 +17,8 @@ from leasehold.domain.children import items_of
 from leasehold.domain.status import RunStatus
 from leasehold.ports.documents import Query
 from leasehold.testing import InProcessEngine
-from tests.api.each.lists import PIPELINES, STEPS
 from tests.worlds.builders import environ_of
+from tests.worlds.catalogs.lists import PIPELINES, STEPS
 from tests.worlds.waiting import until
 
 WORKERS = 3

@@ -30,9 +30,9 @@ from leasehold.services.purge import purge
 from leasehold.services.read_runs import RunFilter, get_run, list_summaries
 from leasehold.testing import FrozenClock, InProcessEngine
 from leasehold.testing import engine as opened
-from tests.api.each import lists
-from tests.api.each.lists import DONE, FAILS, PIPELINES, STEPS
 from tests.worlds.builders import environ_of
+from tests.worlds.catalogs import lists
+from tests.worlds.catalogs.lists import DONE, FAILS, PIPELINES, STEPS
 
 pytestmark = pytest.mark.catalog(lists)
 

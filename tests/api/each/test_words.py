@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.cli.shell import Shell
+from tests.worlds.shell import Shell
 
 
 def test_a_run_says_which_of_its_lanes_waits_for_what(tmp_path: Path) -> None:
-    shell = Shell(tmp_path, {"LEASEHOLD_CATALOG": "tests.api.each.lists"})
+    shell = Shell(tmp_path, {"LEASEHOLD_CATALOG": "tests.worlds.catalogs.lists"})
 
     started = shell.run(
         "start", "squares", "--input", '{"name": "w!3", "count": 6}', "--in-process"

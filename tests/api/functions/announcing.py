@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from leasehold.registry.channels import LogChannel
 from leasehold.registry.registry import Registry
-from tests.api.in_process.sample import PIPELINES, STEPS
+from tests.worlds.catalogs.sample import PIPELINES, STEPS
 
 __all__ = ["CHANNELS", "PIPELINES", "STEPS"]
 

@@ -30,9 +30,9 @@ from leasehold.testing import InProcessEngine
 from leasehold.web.callers import CallerCheck, actor_of, check_right, page_rights
 from leasehold.web.id_tokens import Certificates
 from leasehold.web.loopback_guard import is_same_origin
-from tests.api.functions import tokens
-from tests.api.functions.conftest import Function
-from tests.api.functions.tokens import ACCOUNT, AUDIENCE, CertificateServer, claims, removed, token
+from tests.worlds import tokens
+from tests.worlds.functions import Function
+from tests.worlds.tokens import ACCOUNT, AUDIENCE, CertificateServer, claims, removed, token
 from tests.worlds.waiting import until
 
 FAR = {"REMOTE_ADDR": "203.0.113.7"}

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.api.functions.tokens import claims, removed
-from tests.chaos.storm.function_process import function_process
+from tests.worlds.function_process import function_process
+from tests.worlds.tokens import claims, removed
 from tests.worlds.waiting import until
 
 PERSON = removed(claims(email="ann@example.com", aud="32555940559.apps.googleusercontent.com"))

@@ -11,10 +11,10 @@ import pytest
 
 from leasehold.errors import ChannelRefusedError, ChannelUnavailableError
 from leasehold.in_process import InProcessEngine
-from tests.api.channels.deliveries import TIMEOUT_S, delivery
 from tests.api.functions import announced_steps
 from tests.api.functions.announced_steps import CHANNELS, PIPELINES, STEPS
-from tests.api.functions.conftest import Function, one_store
+from tests.worlds.deliveries import TIMEOUT_S, delivery
+from tests.worlds.functions import Function, one_store
 
 PLANTED = "planted-7f3a"
 SECRETS = {

@@ -16,7 +16,7 @@ from leasehold.errors import StoreUnavailableError
 from leasehold.testing import InProcessEngine
 from leasehold.web.deliver_notification import MAX_MESSAGE_BYTES
 from leasehold.web.engine_provider import SHUTDOWN
-from tests.api.functions.conftest import Function, delivery_of, told
+from tests.worlds.functions import Function, delivery_of, told
 
 CE = {
     "ce-id": "1",

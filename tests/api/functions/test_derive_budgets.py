@@ -7,7 +7,7 @@ import pytest
 from leasehold.services.derive_budgets import derive_and_report
 from leasehold.services.derive_budgets import derive_budgets as derive
 from leasehold.testing import InProcessEngine
-from tests.api.functions.conftest import Function, function_of
+from tests.worlds.functions import Function, function_of
 
 
 def test_nothing_is_derived_where_no_step_asks_for_it(derive_budgets: Function) -> None:

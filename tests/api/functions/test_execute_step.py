@@ -17,9 +17,9 @@ from leasehold.domain.worker_note import worker_note_of
 from leasehold.ports.documents import Query, Snapshot
 from leasehold.testing import InProcessEngine
 from leasehold.worker.stopping.system_signals import ShutdownCoordinator
-from tests.api.functions.conftest import Function
-from tests.api.in_process.sample import STEPS
-from tests.conformance.swept import Clock
+from tests.worlds.catalogs.sample import STEPS
+from tests.worlds.functions import Function
+from tests.worlds.swept import Clock
 from tests.worlds.waiting import until
 
 PENDING = {"status": "PENDING"}

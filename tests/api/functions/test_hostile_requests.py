@@ -14,7 +14,7 @@ import pytest
 
 from leasehold.testing import InProcessEngine
 from leasehold.web.entry import guarded
-from tests.api.functions.conftest import Function, function_of, one_store
+from tests.worlds.functions import Function, function_of, one_store
 
 DEEP = b'{"a":' * 50_000 + b"1" + b"}" * 50_000
 DEEP_LIST = b"[" * 100_000 + b"]" * 100_000
@@ -122,7 +122,7 @@ PATHS = [(name, path) for name, paths in BODIES.items() for path in paths]
 def functions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Function]]:
     """The functions on one store: no refusal depends on what else was asked."""
     with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as stack:
-        catalog = "tests.api.in_process.sample"
+        catalog = "tests.worlds.catalogs.sample"
         one_store(tmp_path_factory.mktemp("hostile"), patch, LEASEHOLD_CATALOG=catalog)
         opened = contextlib.contextmanager(function_of)
         yield {name: stack.enter_context(opened(name)) for name in BODIES}

@@ -24,9 +24,9 @@ from leasehold.services.read_runs import get_run
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep
 from tests.api.devserver.cloud_tasks.conftest import official_client
-from tests.chaos.storm.function_process import function_process
 from tests.worlds.builders import let_pass
 from tests.worlds.emulators import environment, firestore_host, need_firestore
+from tests.worlds.function_process import function_process
 from tests.worlds.ports import own_port
 from tests.worlds.waiting import until
 
@@ -90,7 +90,7 @@ def world(tmp_path: Path) -> Iterator[World]:
             "LEASEHOLD_STORE": f"firestore://{project}/(default)",
             "LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts",
             "LEASEHOLD_ARTIFACTS_SHARED": "yes",
-            "LEASEHOLD_CATALOG": "tests.api.in_process.sample",
+            "LEASEHOLD_CATALOG": "tests.worlds.catalogs.sample",
             "LEASEHOLD_TASKS": f"cloud-tasks://{project}/here",
             "LEASEHOLD_FUNCTION_URL": f"http://127.0.0.1:{port}/",
             "CLOUD_TASKS_EMULATOR_URL": url,

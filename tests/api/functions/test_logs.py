@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from leasehold.testing import InProcessEngine
-from tests.api.functions.conftest import function_of
 from tests.api.in_process.logging_steps import GATES, PIPELINES, STEPS
+from tests.worlds.functions import function_of
 
 TRACE = "0123456789abcdef0123456789abcdef"
 

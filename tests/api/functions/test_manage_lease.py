@@ -35,8 +35,8 @@ from leasehold.services.request_bounds import MAX_FILE_BYTES
 from leasehold.services.sweep import sweep
 from leasehold.testing import FrozenClock, InProcessEngine
 from tests.api.functions import remote_steps
-from tests.api.functions.conftest import Function, edit, one_store, spoil
 from tests.api.functions.remote_steps import PIPELINES, STEPS
+from tests.worlds.functions import Function, edit, one_store, spoil
 
 Answer = tuple[int, Any]
 #: Calls the API: a word, and the fields of the body.

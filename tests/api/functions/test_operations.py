@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from leasehold.testing import InProcessEngine
-from tests.api.functions.conftest import Function
-from tests.api.in_process.sample import ENTERED, GO_ON, PIPELINES, STEPS
+from tests.worlds.catalogs.sample import ENTERED, GO_ON, PIPELINES, STEPS
+from tests.worlds.functions import Function
 from tests.worlds.waiting import until
 
 START = {"pipeline": "three", "input": {"n": 1}}

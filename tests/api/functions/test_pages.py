@@ -16,9 +16,9 @@ from leasehold.registry.setting_texts import rights
 from leasehold.services.read_runs import get_run
 from leasehold.testing import InProcessEngine
 from leasehold.web.callers import CallerCheck
-from tests.api.functions.conftest import Function, function_of, one_store
-from tests.api.functions.tokens import ACCOUNT, AUDIENCE, claims, removed
+from tests.worlds.functions import Function, function_of, one_store
 from tests.worlds.ports import own_port
+from tests.worlds.tokens import ACCOUNT, AUDIENCE, claims, removed
 from tests.worlds.wrapped import Wrapped
 
 BROWSER = {

@@ -23,9 +23,9 @@ from leasehold.domain.event_message import EventMessage
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.documents import Query
 from leasehold.testing import InProcessEngine
-from tests.api.functions.conftest import Function, delivery_of, told
 from tests.worlds.builders import message
 from tests.worlds.emulators import need_pubsub, pubsub_host
+from tests.worlds.functions import Function, delivery_of, told
 from tests.worlds.ports import own_port
 from tests.worlds.waiting import until
 

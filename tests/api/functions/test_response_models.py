@@ -37,7 +37,7 @@ from leasehold.services.engine import find_run
 from leasehold.services.request_bounds import MAX_PAGE_ITEMS
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.testing import InProcessEngine
-from tests.api.functions.conftest import Function
+from tests.worlds.functions import Function
 from tests.worlds.serving import while_serving
 
 #: What this API says of itself; `$ref` leads into it.

@@ -12,8 +12,8 @@ import pytest
 from leasehold.domain.artifact_name import files_folder
 from leasehold.services.engine import find_run
 from leasehold.testing import InProcessEngine
-from tests.api.functions.conftest import Function
 from tests.api.in_process import gated
+from tests.worlds.functions import Function
 
 Answer = tuple[int, Any]
 

@@ -14,7 +14,7 @@ from leasehold.domain.manifest import to_document
 from leasehold.domain.stored import Write
 from leasehold.domain.trace import TraceType, event_of, loss_ref
 from leasehold.testing import InProcessEngine
-from tests.api.functions.conftest import Function, one_store
+from tests.worlds.functions import Function, one_store
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leasehold.testing import InProcessEngine
-from tests.api.functions.conftest import Function, spoil
+from tests.worlds.functions import Function, spoil
 
 START = {"pipeline": "three", "input": {"n": 1}}
 SUMMARY = {

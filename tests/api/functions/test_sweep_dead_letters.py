@@ -29,8 +29,8 @@ from leasehold.services.execute_step import Hint, arrive
 from leasehold.services.paging import WHOLE_RUNS
 from leasehold.services.sweep import sweep
 from leasehold.testing import FrozenClock, InProcessEngine
-from tests.api.functions.conftest import Function, function_of, spoil
-from tests.api.in_process.sample import PIPELINES, STEPS
+from tests.worlds.catalogs.sample import PIPELINES, STEPS
+from tests.worlds.functions import Function, function_of, spoil
 
 NOTHING = {
     "deadLettered": 0,

@@ -19,8 +19,8 @@ from leasehold.errors import StoreUnavailableError
 from leasehold.ports.documents import Query
 from leasehold.services.sweep import Report, SweepResult, line_of, sweep
 from leasehold.testing import FrozenClock, InProcessEngine
-from tests.api.functions.conftest import Function
-from tests.api.in_process.sample import PIPELINES, STEPS
+from tests.worlds.catalogs.sample import PIPELINES, STEPS
+from tests.worlds.functions import Function
 
 DOCS = Path(__file__).parents[3] / "docs" / "operations.md"
 

@@ -13,7 +13,7 @@ from leasehold.bootstrap import boot
 from leasehold.services.engine import Engine
 from leasehold.services.sweep import sweep
 from leasehold.testing import FrozenClock
-from tests.conformance.swept import Queue, of_a_dead_worker, put, waiting
+from tests.worlds.swept import Queue, of_a_dead_worker, put, waiting
 
 TICK: Final = timedelta(minutes=1)
 #: How long after the end of its lease a dead worker is noticed at most.

@@ -9,8 +9,8 @@ import pytest
 
 from leasehold.testing import InProcessEngine
 from tests.api.functions import announced_steps
-from tests.api.functions.conftest import Function, one_store
 from tests.api.functions.test_channel_secrets import SECRETS
+from tests.worlds.functions import Function, one_store
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from leasehold import LogChannel, Registry
-from tests.api.in_process.sample import PIPELINES, STEPS
+from tests.worlds.catalogs.sample import PIPELINES, STEPS
 
 __all__ = ["CHANNELS", "PIPELINES", "STEPS"]
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from leasehold.testing import InProcessEngine
-from tests.api.in_process import sample
-from tests.api.in_process.sample import ENTERED, GO_ON, PIPELINES, STEPS
 from tests.worlds.builders import environ_of
+from tests.worlds.catalogs import sample
+from tests.worlds.catalogs.sample import ENTERED, GO_ON, PIPELINES, STEPS
 
 
 @pytest.fixture

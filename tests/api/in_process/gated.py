@@ -12,7 +12,7 @@ from leasehold import (
     Registry,
     StepDispatchEntry,
 )
-from tests.api.in_process.sample import CALLS, Number
+from tests.worlds.catalogs.sample import CALLS, Number
 
 
 def check(ctx: GateContext, output: Number) -> None:
@@ -25,7 +25,7 @@ def check(ctx: GateContext, output: Number) -> None:
 def _entry(name: str, handler: str, gates: tuple[str, ...] = ()) -> StepDispatchEntry:
     return StepDispatchEntry(
         step_type=name,
-        handler=f"tests.api.in_process.sample:{handler}",
+        handler=f"tests.worlds.catalogs.sample:{handler}",
         agent_timeout=timedelta(minutes=1),
         dispatch_deadline=timedelta(minutes=2),
         gates=gates,

@@ -15,7 +15,7 @@ from leasehold import (
     StepContext,
     StepDispatchEntry,
 )
-from tests.api.in_process.sample import CALLS, Number, add
+from tests.worlds.catalogs.sample import CALLS, Number, add
 
 
 def _press(run_id: str) -> None:

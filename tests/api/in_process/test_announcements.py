@@ -20,8 +20,8 @@ from leasehold.registry.registry import Registry
 from leasehold.services.operate import OperationRequest, operate
 from leasehold.testing import FrozenClock, InProcessEngine
 from leasehold.testing.in_process import RecordedChannels
-from tests.api.in_process.sample import PIPELINES, STEPS
 from tests.worlds.builders import environ_of
+from tests.worlds.catalogs.sample import PIPELINES, STEPS
 from tests.worlds.loopback_http import LoopbackHttp
 from tests.worlds.waiting import until
 

@@ -21,7 +21,7 @@ from leasehold.remote_workers.manage_lease import LeaseCredentials, renew_lease
 from leasehold.services.audit import audit
 from leasehold.testing import FrozenClock, InProcessEngine
 from leasehold.testing.in_process import RecordedChannels
-from tests.api.in_process.sample import CALLS, GO_ON, PIPELINES, STEPS
+from tests.worlds.catalogs.sample import CALLS, GO_ON, PIPELINES, STEPS
 from tests.worlds.waiting import until
 
 HOUR = timedelta(hours=1)

@@ -12,7 +12,7 @@ from leasehold import PipelineEntry, Registry, StepContext, StepDispatchEntry, t
 from leasehold.domain.effect import dispatch_task
 from leasehold.registry.pipelines import Catalog
 from leasehold.testing import FrozenClock, InProcessEngine
-from tests.api.in_process.sample import CALLS, ENTERED, GO_ON, PIPELINES, STEPS
+from tests.worlds.catalogs.sample import CALLS, ENTERED, GO_ON, PIPELINES, STEPS
 from tests.worlds.waiting import until
 
 Hold = Callable[..., Any]

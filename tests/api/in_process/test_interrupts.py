@@ -14,7 +14,7 @@ from leasehold import in_process
 from leasehold.domain.manifest import Manifest
 from leasehold.testing import InProcessEngine
 from tests.api.in_process.interrupted import GATES, PIPELINES, STEPS
-from tests.api.in_process.sample import CALLS
+from tests.worlds.catalogs.sample import CALLS
 from tests.worlds.own_process import own_process
 
 pytestmark = pytest.mark.catalog("tests.api.in_process.interrupted")

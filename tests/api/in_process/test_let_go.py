@@ -21,7 +21,7 @@ from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.sweep import sweep
 from leasehold.testing import FrozenClock, InProcessEngine
 from tests.api.in_process.gated import GATES, PIPELINES, STEPS
-from tests.api.in_process.sample import GO_ON
+from tests.worlds.catalogs.sample import GO_ON
 from tests.worlds.waiting import until
 from tests.worlds.wrapped import Wrapped
 

@@ -69,7 +69,7 @@ def bundle(tmp_path: Path, clock: FrozenClock) -> Iterator[Bundle]:
             "LEASEHOLD_ISOLATION": "inline",
             "PIPELINE_LEASE_TTL_S": "30",
         },
-        catalog=load_catalog("tests.api.in_process.sample"),
+        catalog=load_catalog("tests.worlds.catalogs.sample"),
         clock=clock,
         documents=LosesAnswers(tmp_path / "runs.db", clock),
         tasks=Tasks(clock),

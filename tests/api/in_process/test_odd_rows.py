@@ -24,7 +24,7 @@ from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.read_runs import RunFilter, list_runs
 from leasehold.services.sweep import sweep
 from leasehold.testing import FrozenClock, InProcessEngine
-from tests.api.in_process.sample import PIPELINES, STEPS
+from tests.worlds.catalogs.sample import PIPELINES, STEPS
 from tests.worlds.waiting import until
 
 BODIES = {

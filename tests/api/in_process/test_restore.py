@@ -24,7 +24,7 @@ from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep
 from leasehold.testing import FrozenClock
-from tests.api.in_process import sample
+from tests.worlds.catalogs import sample
 from tests.worlds.engines import engine_on_store
 
 

@@ -37,8 +37,8 @@ from tests.api.in_process.leaking import (
     cut_words,
     words,
 )
-from tests.cli.shell import Shell
 from tests.worlds.builders import environ_of
+from tests.worlds.shell import Shell
 
 FORMS = [
     JsonFormatter(),

@@ -13,7 +13,7 @@ from leasehold.domain import lifecycle
 from leasehold.domain.change import on_run
 from leasehold.domain.manifest import run_ref
 from leasehold.testing import InProcessEngine
-from tests.api.in_process.sample import CALLS, ENTERED, GO_ON
+from tests.worlds.catalogs.sample import CALLS, ENTERED, GO_ON
 from tests.worlds.waiting import until
 
 Make = Callable[..., InProcessEngine]

@@ -17,7 +17,7 @@ from leasehold.domain.effect import dispatch_task
 from leasehold.domain.manifest import run_ref
 from leasehold.domain.manifest_parts import Progress
 from leasehold.testing import InProcessEngine
-from tests.api.in_process.sample import CALLS, ENTERED, GO_ON
+from tests.worlds.catalogs.sample import CALLS, ENTERED, GO_ON
 from tests.worlds.waiting import until
 
 Make = Callable[..., InProcessEngine]

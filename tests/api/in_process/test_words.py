@@ -12,8 +12,8 @@ from leasehold.errors import (
     StateChangedError,
 )
 from leasehold.testing import InProcessEngine
-from tests.api.in_process import reviewed
-from tests.api.in_process.reviewed import SEEN
+from tests.worlds.catalogs import reviewed
+from tests.worlds.catalogs.reviewed import SEEN
 
 pytestmark = pytest.mark.catalog(reviewed)
 

@@ -7,7 +7,7 @@ import pytest
 
 from leasehold import testing
 from leasehold.testing import InProcessEngine
-from tests.api.once import catalog
+from tests.worlds.catalogs import once as catalog
 
 
 @pytest.fixture(autouse=True)

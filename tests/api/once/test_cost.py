@@ -14,7 +14,7 @@ from leasehold.registry.pipelines import Catalog
 from leasehold.services.execute_step import Hint, arrive
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.worker.context.step_context import StepContext
-from tests.api.once.catalog import GATES, LARGE, PIPELINES, STEPS, pay
+from tests.worlds.catalogs.once import GATES, LARGE, PIPELINES, STEPS, pay
 
 
 @pytest.mark.parametrize("size", [10, LARGE])

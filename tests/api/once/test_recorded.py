@@ -18,7 +18,7 @@ from leasehold.ports.documents import Query
 from leasehold.services.read_results import list_calls
 from leasehold.services.read_runs import get_run
 from leasehold.testing import InProcessEngine
-from tests.api.once.catalog import DOES, LARGE, MADE
+from tests.worlds.catalogs.once import DOES, LARGE, MADE
 
 NAMES = ["one", "two", "three"]
 

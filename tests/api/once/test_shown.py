@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from leasehold.testing import InProcessEngine
-from tests.cli.shell import Shell
+from tests.worlds.shell import Shell
 
 
 def test_trace_and_show_tell_how_many_calls_were_made_and_spared(

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from leasehold.server.server import ServeOptions, Server
-from tests.api.in_process.sample import ENTERED, GO_ON
 from tests.worlds.builders import environ_of
+from tests.worlds.catalogs.sample import ENTERED, GO_ON
 from tests.worlds.ports import own_port
 
 JSON = {"Content-Type": "application/json"}
@@ -56,7 +56,7 @@ class Api:
 def long_leases(folder: Path) -> dict[str, str]:
     """Return the environment of servers with leases so long that none is renewed or ends."""
     return environ_of(
-        folder, LEASEHOLD_CATALOG="tests.api.in_process.sample", PIPELINE_LEASE_TTL_S="600"
+        folder, LEASEHOLD_CATALOG="tests.worlds.catalogs.sample", PIPELINE_LEASE_TTL_S="600"
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.chaos.bundle.conftest import Api
+from tests.worlds.bundles import Api
 from tests.worlds.ports import own_port
 from tests.worlds.waiting import until
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from leasehold import PipelineEntry, Registry, StepDispatchEntry
-from tests.chaos.sandbox import lasting
+from tests.worlds.catalogs import lasting
 
 #: So seldom, no test waits for one.
 RARELY = timedelta(minutes=3)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.api.server.project import Project
-from tests.chaos.bundle.conftest import Api
+from tests.worlds.bundles import Api
 from tests.worlds.ports import own_port
 from tests.worlds.waiting import until
 

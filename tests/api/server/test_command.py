@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.shell import LEASEHOLD, Shell, only_line
 from tests.worlds.ports import own_port
+from tests.worlds.shell import LEASEHOLD, Shell, only_line
 
 ROOT = Path(__file__).parents[3]
 #: The catalog of the shop without the step whose handler is missing.

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from tests.api.server.servers import servers
-from tests.chaos.bundle.conftest import Api
-from tests.cli.shell import Shell, only_line
+from tests.worlds.bundles import Api
+from tests.worlds.servers import servers
+from tests.worlds.shell import Shell, only_line
 
-CATALOG = "tests.chaos.bundle.catalog"
+CATALOG = "tests.worlds.catalogs.bundle"
 STEPS = ("one", "two", "three")
 
 

@@ -13,7 +13,7 @@ from leasehold.adapters.sqlite import SqliteDocuments
 from leasehold.domain.manifest import Manifest, run_ref
 from leasehold.domain.stored import Document, StoredDocument, Write
 from leasehold.testing.contexts import run_at_work
-from tests.api.server.servers import servers
+from tests.worlds.servers import servers
 
 RUNS = 250
 #: In KiB. Lists leave half of it behind; twice where whole runs are read, or threads keep memory.

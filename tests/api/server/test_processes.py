@@ -12,9 +12,9 @@ import pytest
 
 from leasehold.devserver.server_process import running_processes
 from tests.api.server.project import Project
-from tests.api.server.servers import Begun, servers
-from tests.chaos.bundle.conftest import calls
+from tests.worlds.bundles import calls
 from tests.worlds.processes import is_stopped
+from tests.worlds.servers import Begun, servers
 from tests.worlds.waiting import until
 
 pytestmark = pytest.mark.sandboxed

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from leasehold.server.server import ServeOptions, Server
 from tests.api.server.conftest import Answer, Api
-from tests.api.server.servers import servers
-from tests.chaos.bundle.conftest import INLINE, settings
 from tests.chaos.outages.test_locked_file import locked
+from tests.worlds.bundles import INLINE, settings
 from tests.worlds.emulators import storage_bucket
 from tests.worlds.ports import own_port
+from tests.worlds.servers import servers
 from tests.worlds.waiting import until
 
 NO_LIMIT = resource.RLIM_INFINITY

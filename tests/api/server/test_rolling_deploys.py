@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.api.server.servers import Begun, servers
-from tests.chaos.bundle.conftest import Api
+from tests.worlds.bundles import Api
+from tests.worlds.servers import Begun, servers
 from tests.worlds.waiting import until
 
 WORKERS = 2

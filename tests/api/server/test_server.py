@@ -15,8 +15,8 @@ from leasehold.domain.manifest import run_ref
 from leasehold.errors import SettingError, StoreUnavailableError
 from leasehold.server.server import ServeOptions, Server
 from leasehold.testing import InProcessEngine
-from tests.api.in_process.sample import ENTERED, GO_ON, PIPELINES, STEPS
 from tests.api.server.conftest import Api
+from tests.worlds.catalogs.sample import ENTERED, GO_ON, PIPELINES, STEPS
 from tests.worlds.ports import own_port
 from tests.worlds.waiting import until
 from tests.worlds.wrapped import Wrapped

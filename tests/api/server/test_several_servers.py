@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.api.server.servers import Begun, servers
-from tests.chaos.bundle.conftest import Api, calls
+from tests.worlds.bundles import Api, calls
+from tests.worlds.servers import Begun, servers
 from tests.worlds.waiting import until
 
 #: So often a waiting run is looked at in the tests below, by one server or the other.

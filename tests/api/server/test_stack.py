@@ -14,8 +14,8 @@ import pytest
 
 from leasehold import Client
 from leasehold.errors import NotAllowedError
-from tests.api.server.servers import Begun, servers
-from tests.chaos.bundle.conftest import ROOT, Api
+from tests.worlds.bundles import ROOT, Api
+from tests.worlds.servers import Begun, servers
 from tests.worlds.waiting import until
 
 pytestmark = pytest.mark.sandboxed

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.api.server.conftest import Answer, Api
-from tests.chaos.bundle.conftest import ROOT, settings
+from tests.worlds.bundles import ROOT, settings
 from tests.worlds.ports import own_port
 from tests.worlds.waiting import until
 
@@ -23,7 +23,7 @@ import os, pathlib, time
 while not pathlib.Path(os.environ["BUNDLE_TEST_FOLDER"], "go-on").exists():
     time.sleep(0.01)
 """
-WHOLE = f"{_SLOW}from tests.chaos.bundle.catalog import *\n"
+WHOLE = f"{_SLOW}from tests.worlds.catalogs.bundle import *\n"
 #: As dataclasses and named tuples run the text that they make.
 _IN_EXEC = f"exec({_SLOW!r})\n"
 _BROKEN = f"{_SLOW}import no_such_module\n"
@@ -152,7 +152,7 @@ def test_what_takes_long_to_import_is_imported_after_it_answers(tmp_path: Path) 
 _LOOKING = """
 import gc, pathlib
 gc.callbacks.append(lambda *_: pathlib.Path("looked").touch())
-from tests.chaos.bundle.catalog import *
+from tests.worlds.catalogs.bundle import *
 """
 
 

@@ -12,11 +12,11 @@ import pytest
 
 from leasehold.server.server import ServeOptions, Server
 from leasehold.testing import InProcessEngine
-from tests.api.in_process.sample import GO_ON, PIPELINES, STEPS
 from tests.api.server.conftest import Api
-from tests.api.server.servers import servers
-from tests.cli.shell import Shell
+from tests.worlds.catalogs.sample import GO_ON, PIPELINES, STEPS
 from tests.worlds.ports import own_port
+from tests.worlds.servers import servers
+from tests.worlds.shell import Shell
 from tests.worlds.waiting import until
 
 

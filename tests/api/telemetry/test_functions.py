@@ -23,8 +23,8 @@ from leasehold.services.read_runs import get_run
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.web.engine_provider import SHUTDOWN
 from tests.api.devserver.cloud_tasks.conftest import official_client
-from tests.api.functions.conftest import Function, function_of, one_store
 from tests.api.functions.test_deliver_notification import of
+from tests.worlds.functions import Function, function_of, one_store
 from tests.worlds.otlp import OtlpReceiver, facts_of, otlp_receiver
 from tests.worlds.waiting import until
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.api.server.servers import servers
 from tests.worlds.otlp import facts_of, otlp_receiver
+from tests.worlds.servers import servers
 
 
 @pytest.mark.sandboxed

@@ -10,9 +10,9 @@ from leasehold import testing
 from leasehold.domain.artifact_name import files_folder
 from leasehold.errors import InvalidRequestError, StoreUnavailableError
 from leasehold.testing import InProcessEngine
-from tests.api.once import catalog as once_catalog
 from tests.api.testing import letters
 from tests.api.testing.letters import DONE
+from tests.worlds.catalogs import once as once_catalog
 
 WORDS = {"words": ["one", "two", "three"]}
 

@@ -24,7 +24,7 @@ from leasehold.registry.settings import read_settings
 from leasehold.server.server import ServeOptions, Server
 from leasehold.testing import InProcessEngine
 from leasehold.web.sign_in import ServerCallers
-from tests.api.functions.conftest import Function, function_of, one_store
+from tests.worlds.functions import Function, function_of, one_store
 from tests.worlds.ports import own_port
 from tests.worlds.waiting import until
 from tests.worlds.wrapped import Wrapped

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from leasehold.testing import InProcessEngine
-from tests.api.functions.conftest import Function, function_of, one_store
-from tests.cli.shell import Shell
+from tests.worlds.functions import Function, function_of, one_store
+from tests.worlds.shell import Shell
 
 YES = {"approved": True, "by": "ada"}
 

@@ -12,7 +12,7 @@ import pytest
 
 from leasehold import Client
 from leasehold.devserver.server import DevServer
-from tests.chaos.bundle.conftest import INLINE, Api, calls, serving
+from tests.worlds.bundles import INLINE, Api, calls, serving
 from tests.worlds.waiting import until
 
 #: Far more than a tick takes, also on a busy machine: a task that waits so long counts as lost.
@@ -39,7 +39,7 @@ def test_a_run_that_is_resumed_on_the_store_moves_at_the_next_tick(
     until(lambda: api.call(f"/runs/{run_id}").get("alarmAt") is None)
 
     store = {"LEASEHOLD_STORE": f"sqlite:///{folder / 'data' / 'leasehold.db'}"}
-    environ = {**os.environ, **store, "LEASEHOLD_CATALOG": "tests.chaos.bundle.catalog"}
+    environ = {**os.environ, **store, "LEASEHOLD_CATALOG": "tests.worlds.catalogs.bundle"}
     words = [sys.executable, "-m", "leasehold", "resume", run_id]
     subprocess.run(
         words,

@@ -13,7 +13,7 @@ import pytest
 from leasehold.adapters.clock import SystemClock
 from leasehold.devserver.cloud_tasks import HttpTask
 from leasehold.devserver.server import DevOptions, DevServer
-from tests.chaos.bundle.conftest import Api, calls, dev_server, settings
+from tests.worlds.bundles import Api, calls, dev_server, settings
 from tests.worlds.ports import own_port
 from tests.worlds.processes import is_running
 from tests.worlds.waiting import freeze, until
@@ -24,7 +24,7 @@ SOON = 30.0  # far below the 600 s of a lease; in truth it takes some tenths
 @pytest.fixture(scope="module")
 def server(folder: Path) -> Iterator[DevServer]:
     environ = settings(folder) | {
-        "LEASEHOLD_CATALOG": "tests.chaos.bundle.catalog_of_children",
+        "LEASEHOLD_CATALOG": "tests.worlds.catalogs.bundle_of_children",
         "PIPELINE_LEASE_TTL_S": "600",
     }
     options = DevOptions(port=own_port(), data=folder / "data", environ=environ)

@@ -21,8 +21,8 @@ from leasehold.services.read_runs import get_run
 from leasehold.testing import InProcessEngine
 from leasehold.web.engine_provider import SHUTDOWN
 from leasehold.worker.stopping.system_signals import ENDING, SERVER_EXIT
-from tests.chaos.bundle.conftest import INLINE
 from tests.worlds.builders import environ_of
+from tests.worlds.bundles import INLINE
 
 ENTRY = str(Path(__file__).parents[3] / "shared/leasehold/functions/execute_step.py")
 CATALOG = "tests.chaos.bundle.catalog_of_exits"

@@ -26,7 +26,7 @@ from tests.worlds.builders import environ_of
 
 ROOT = Path(__file__).parents[3]
 PACKAGE = str(ROOT / "shared/leasehold")
-CATALOG = "tests.api.in_process.sample"
+CATALOG = "tests.worlds.catalogs.sample"
 FORKED = multiprocessing.get_context("fork")
 
 

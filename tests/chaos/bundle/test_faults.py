@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from leasehold.devserver.server import DevServer
-from tests.chaos.bundle.conftest import INLINE, Api, calls, serving
-from tests.cli.shell import Shell
+from tests.worlds.bundles import INLINE, Api, calls, serving
+from tests.worlds.shell import Shell
 from tests.worlds.waiting import until
 
 STORY = [

@@ -20,7 +20,7 @@ import pytest
 
 from leasehold.devserver.server import DevOptions, DevServer
 from leasehold.domain.lease import LEASE_MARGIN
-from tests.chaos.bundle.conftest import INLINE, Api, settings
+from tests.worlds.bundles import INLINE, Api, settings
 from tests.worlds.ports import own_port
 from tests.worlds.waiting import until
 

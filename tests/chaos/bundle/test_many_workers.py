@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from leasehold.devserver.server import DevOptions, DevServer
-from tests.chaos.bundle.conftest import Api, calls, dev_server, settings
 from tests.chaos.bundle.test_signals import rows_of, started
+from tests.worlds.bundles import Api, calls, dev_server, settings
 from tests.worlds.ports import own_port
 from tests.worlds.processes import parent_of
 from tests.worlds.waiting import freeze, until

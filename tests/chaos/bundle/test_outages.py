@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from leasehold.devserver.server import DevOptions, DevServer
-from tests.chaos.bundle.conftest import INLINE, Api, settings
+from tests.worlds.bundles import INLINE, Api, settings
 from tests.worlds.ports import own_port
 from tests.worlds.waiting import until
 

@@ -12,7 +12,6 @@ from leasehold.client.client import Client
 from leasehold.devserver.cloud_tasks import CloudTasksDouble
 from leasehold.devserver.cloud_tasks.request import ApiError
 from leasehold.devserver.server import QUEUES, DevOptions, DevServer
-from tests.chaos.bundle.conftest import settings
 from tests.chaos.patterns.catalog import NOTES
 from tests.chaos.patterns.scenario import LIMITED, STARTED, Aftermath, Storm
 from tests.chaos.patterns.test_patterns import (
@@ -21,6 +20,7 @@ from tests.chaos.patterns.test_patterns import (
     check_lists,
     check_signals,
 )
+from tests.worlds.bundles import settings
 from tests.worlds.ports import own_port
 from tests.worlds.waiting import until
 

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from leasehold.worker.stopping.holder import host_name
-from tests.chaos.bundle.conftest import INLINE, ROOT, Begin, calls, settings
+from tests.chaos.bundle.conftest import Begin
+from tests.worlds.bundles import INLINE, ROOT, calls, settings
 from tests.worlds.ports import own_port
 from tests.worlds.processes import is_running
 from tests.worlds.waiting import until

@@ -6,7 +6,8 @@ import os
 import signal
 from pathlib import Path
 
-from tests.chaos.bundle.conftest import INLINE, Begin, calls
+from tests.chaos.bundle.conftest import Begin
+from tests.worlds.bundles import INLINE, calls
 from tests.worlds.waiting import until
 
 

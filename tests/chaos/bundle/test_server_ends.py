@@ -14,8 +14,8 @@ import pytest
 from leasehold.devserver.server import DevOptions, DevServer
 from leasehold.devserver.server_process import running_processes
 from leasehold.worker.stopping.system_signals import ENDING
-from tests.chaos.bundle.conftest import INLINE, Api, calls, settings
 from tests.chaos.bundle.test_many_workers import children_of
+from tests.worlds.bundles import INLINE, Api, calls, settings
 from tests.worlds.ports import own_port
 from tests.worlds.processes import parent_of
 from tests.worlds.waiting import until

@@ -31,8 +31,9 @@ from leasehold.domain.trace import TraceEvent, TraceType
 from leasehold.services.engine import Engine
 from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.start_run import StartRequest, start_run
-from tests.chaos.bundle.catalog import SIGNALLED
-from tests.chaos.bundle.conftest import INLINE, Api, Begin, settings
+from tests.chaos.bundle.conftest import Begin
+from tests.worlds.bundles import INLINE, Api, settings
+from tests.worlds.catalogs.bundle import SIGNALLED
 from tests.worlds.ports import own_port
 from tests.worlds.processes import is_running, parent_of
 from tests.worlds.waiting import until

@@ -27,8 +27,8 @@ from tests.chaos.kills.points import (
     Place,
 )
 from tests.chaos.kills.workers import WorkerProcesses, opened
-from tests.conformance.stores import DOCUMENTS
 from tests.worlds.emulators import need_firestore
+from tests.worlds.stores import DOCUMENTS
 
 SQUARES = ["1", "4", "9", "16", "25", "36", "49", "64", "81", "100"]
 

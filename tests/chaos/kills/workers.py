@@ -17,7 +17,7 @@ from leasehold.registry.pipelines import Catalog
 from tests.chaos.kills.long_step import CATALOG
 from tests.chaos.kills.points import Kill, LethalArtifacts, LethalDocuments, Place
 from tests.chaos.storm.processes import forked
-from tests.conformance.stores import DOCUMENTS
+from tests.worlds.stores import DOCUMENTS
 
 PATIENCE_S: Final = 60.0
 

@@ -27,7 +27,7 @@ NAME = "runs/r-1/values/input.json"
 
 def settings(folder: Path, artifacts: str = "artifacts", store: str = "runs.db") -> dict[str, str]:
     return {
-        "LEASEHOLD_CATALOG": "tests.api.in_process.sample",
+        "LEASEHOLD_CATALOG": "tests.worlds.catalogs.sample",
         "LEASEHOLD_STORE": f"sqlite:///{folder / store}",
         "LEASEHOLD_ARTIFACTS": f"file://{folder / artifacts}",
     }
@@ -44,7 +44,7 @@ class Starts:
         self, artifacts: str = "artifacts", store: str = "runs.db", purpose: Purpose = Purpose.RUN
     ) -> Bundle:
         environ = settings(self._folder, artifacts, store)
-        catalog, tasks = load_catalog("tests.api.in_process.sample"), InProcessTasks(SystemClock())
+        catalog, tasks = load_catalog("tests.worlds.catalogs.sample"), InProcessTasks(SystemClock())
         self.opened.append(boot(environ, catalog=catalog, tasks=tasks, purpose=purpose))
         return self.opened[-1]
 
@@ -64,7 +64,7 @@ def folder(tmp_path: Path) -> Path:
 
 def begin_store(pipe: Connection, folder: Path, number: int) -> None:
     """Begin a store as a server does, once the other end of the pipe says so, and store a file."""
-    catalog, tasks = load_catalog("tests.api.in_process.sample"), InProcessTasks(SystemClock())
+    catalog, tasks = load_catalog("tests.worlds.catalogs.sample"), InProcessTasks(SystemClock())
     pipe.send("loaded")
     pipe.recv()
     bundle = boot(settings(folder), catalog=catalog, tasks=tasks)
@@ -154,7 +154,7 @@ def test_no_step_pays_for_it(tmp_path: Path) -> None:
     for _ in range(2):
         documents = MeteredSqlite(tmp_path / "runs.db")
         environ, tasks = settings(tmp_path), InProcessTasks(SystemClock())
-        catalog = load_catalog("tests.api.in_process.sample")
+        catalog = load_catalog("tests.worlds.catalogs.sample")
         bundle = boot(environ, catalog=catalog, documents=documents, tasks=tasks)
         documents.taken()
 

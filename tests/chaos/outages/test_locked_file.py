@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from leasehold.in_process import InProcessEngine
-from tests.api.in_process.sample import ENTERED, GO_ON, PIPELINES, STEPS
-from tests.api.server.servers import servers
-from tests.cli.shell import Shell
 from tests.worlds.builders import environ_of
+from tests.worlds.catalogs.sample import ENTERED, GO_ON, PIPELINES, STEPS
+from tests.worlds.servers import servers
+from tests.worlds.shell import Shell
 from tests.worlds.waiting import until
 
 #: Longer than a stop may take on a busy machine, far shorter than the writer waits for a lock.

@@ -20,9 +20,9 @@ from leasehold.remote_workers.claim_step import acquire_run, claim_step
 from leasehold.remote_workers.manage_lease import LeaseCredentials, complete_step, renew_lease
 from leasehold.services.sweep import sweep
 from leasehold.testing import FrozenClock, InProcessEngine
-from tests.api.functions.conftest import function_of
 from tests.chaos.outages.catalog import GATES, LARGE, PIPELINES, STEPS, nested
 from tests.chaos.outages.conftest import Meddling, Store
+from tests.worlds.functions import function_of
 
 Call = Callable[..., tuple[int, Any]]
 

@@ -15,7 +15,7 @@ from leasehold.worker.sandbox.forking.child import Child, Ending
 from leasehold.worker.sandbox.forking.children import Children
 from leasehold.worker.sandbox.sandbox import Sandbox
 from tests.chaos.sandbox import programs
-from tests.chaos.sandbox.attempts import Attempts
+from tests.worlds.attempts import Attempts
 from tests.worlds.processes import is_running
 
 Open = Callable[[str], Child]

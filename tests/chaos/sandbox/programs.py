@@ -222,7 +222,7 @@ def worker_whose_library_forks(call: socket.socket) -> None:
 def worker_with_one_that_waits(call: socket.socket) -> None:
     """Say which process waits for a further attempt; then wait."""
     from leasehold.worker.sandbox.sandbox import Sandbox  # noqa: PLC0415 - of this worker alone
-    from tests.chaos.sandbox.attempts import Attempts  # noqa: PLC0415 - as above
+    from tests.worlds.attempts import Attempts  # noqa: PLC0415 - as above
 
     attempts = Attempts(Sandbox(), Path("/nonexistent"), reuse=10)
     for_two = [attempts.run("tests.chaos.sandbox.reused:leaves", "") for _ in range(2)]

@@ -14,7 +14,7 @@ from typing import Any
 
 from leasehold import SoftTimeoutError, StepContext
 from leasehold.worker.sandbox.sandbox import Sandbox
-from tests.chaos.sandbox.attempts import Attempts
+from tests.worlds.attempts import Attempts
 
 #: What those may say nothing for that go on; they say something much more often, and for longer.
 LIMIT_S = 4.0

@@ -7,7 +7,7 @@ import pytest
 from leasehold import IncrementalState
 from leasehold.domain.result import Continued, Failed, Finished, LimitExceeded, Stopped
 from leasehold.domain.status import Termination
-from tests.chaos.sandbox.attempts import Attempts
+from tests.worlds.attempts import Attempts
 from tests.worlds.waiting import until
 
 

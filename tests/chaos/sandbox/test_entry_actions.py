@@ -8,7 +8,7 @@ import pytest
 
 from leasehold.domain.result import Deferred, Failed, Finished, LimitExceeded, Result, Unable
 from leasehold.domain.status import Termination
-from tests.chaos.sandbox.attempts import Attempts
+from tests.worlds.attempts import Attempts
 
 HERE = "tests.chaos.sandbox.entering"
 

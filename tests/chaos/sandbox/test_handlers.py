@@ -15,7 +15,7 @@ from leasehold.domain.spend import Spend
 from leasehold.worker.context.checkpoints import IncrementalState
 from leasehold.worker.sandbox.sandbox import Sandbox
 from tests.chaos.sandbox import handlers
-from tests.chaos.sandbox.attempts import Attempts
+from tests.worlds.attempts import Attempts
 from tests.worlds.waiting import until
 
 UNAVAILABLE = ("handler_unavailable", "handler_not_found")

@@ -12,7 +12,7 @@ from leasehold.domain.result import Failed, Finished, LimitExceeded, Result
 from leasehold.domain.status import Termination
 from leasehold.worker.sandbox.sandbox import Sandbox
 from leasehold.worker.sandbox.sandboxed_attempt import Limits
-from tests.chaos.sandbox.attempts import Attempts
+from tests.worlds.attempts import Attempts
 
 _MIB = 1024 * 1024
 

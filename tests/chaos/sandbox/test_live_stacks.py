@@ -16,8 +16,8 @@ from leasehold.attempt.attempt import Attempt
 from leasehold.domain.notes import ThreadStack
 from leasehold.domain.result import Failed, Finished, LimitExceeded
 from leasehold.worker.sandbox.sandbox import Sandbox
-from tests.chaos.sandbox import lasting
-from tests.chaos.sandbox.attempts import Attempts, Running
+from tests.worlds.attempts import Attempts, Running
+from tests.worlds.catalogs import lasting
 from tests.worlds.processes import is_stopped
 from tests.worlds.waiting import until
 
@@ -102,7 +102,7 @@ def test_a_process_that_does_not_answer_is_not_waited_for(
 def test_at_its_limits_its_stacks_are_those_of_then(attempts: Attempts) -> None:
     """A request before them, or between them, changes nothing of that."""
     held = attempts.held(timeout=4, cleanup=2)
-    running = attempts.begin("tests.chaos.sandbox.lasting:moves_on_at_its_limit", held)
+    running = attempts.begin("tests.worlds.catalogs.lasting:moves_on_at_its_limit", held)
     until(lambda: held.progress)
 
     until(partial(stack_with, held, ["the line before its limit"]))

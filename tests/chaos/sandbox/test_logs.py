@@ -14,7 +14,7 @@ from leasehold.logs.attempt import EVENT_FACTS, EVENTS_LOG, attempt_of
 from leasehold.worker.sandbox import output_lines
 from leasehold.worker.sandbox.output_lines import MAX_LINE_BYTES, MAX_PRINTED_BYTES, Prints, relay
 from leasehold.worker.sandbox.wire.messages import LogLine
-from tests.chaos.sandbox.attempts import Attempts
+from tests.worlds.attempts import Attempts
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from leasehold.worker.sandbox.forking.memory import own_bytes
-from tests.cli.shell import Shell
+from tests.worlds.shell import Shell
 
 KIB, MIB = 1024, 2**20
 MINE = Path("/proc/self")

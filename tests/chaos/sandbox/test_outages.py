@@ -21,8 +21,8 @@ from leasehold.worker.sandbox.forking.child import Child
 from leasehold.worker.sandbox.forking.children import Children, Purpose
 from leasehold.worker.sandbox.sandbox import Sandbox
 from tests.chaos.sandbox import programs
-from tests.chaos.sandbox.attempts import Attempts, Step
 from tests.chaos.sandbox.conftest import descriptors, is_gone
+from tests.worlds.attempts import Attempts, Step
 from tests.worlds.processes import parent_of
 from tests.worlds.waiting import until
 

@@ -24,8 +24,8 @@ from leasehold.worker.sandbox import sandbox as sandbox_module
 from leasehold.worker.sandbox import sandboxed_attempt
 from leasehold.worker.sandbox.sandbox import Sandbox
 from tests.chaos.sandbox import reused
-from tests.chaos.sandbox.attempts import Attempts
 from tests.chaos.sandbox.conftest import Worker, descriptors, has_ended, is_gone
+from tests.worlds.attempts import Attempts
 from tests.worlds.processes import parent_of
 from tests.worlds.waiting import until
 

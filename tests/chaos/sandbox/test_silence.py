@@ -17,7 +17,7 @@ from leasehold.domain.result import Finished, LimitExceeded, Result
 from leasehold.domain.status import Termination
 from leasehold.worker.sandbox.sandbox import Sandbox
 from tests.chaos.sandbox import silent
-from tests.chaos.sandbox.attempts import Attempts
+from tests.worlds.attempts import Attempts
 from tests.worlds.processes import spawned
 from tests.worlds.waiting import until
 

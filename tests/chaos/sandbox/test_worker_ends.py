@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from leasehold.devserver.server_process import running_processes
-from tests.api.server.servers import Begun, servers
-from tests.chaos.bundle.conftest import Api
+from tests.worlds.bundles import Api
+from tests.worlds.servers import Begun, servers
 from tests.worlds.waiting import until
 
 #: The handler and its 20 children, some of them in the second generation.

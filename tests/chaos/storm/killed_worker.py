@@ -21,7 +21,7 @@ from tests.chaos.storm.catalog import CATALOG
 from tests.chaos.storm.processes import forked
 from tests.chaos.storm.scenario import settings_in
 from tests.chaos.storm.workers import NoTasks
-from tests.conformance.stores import DOCUMENTS
+from tests.worlds.stores import DOCUMENTS
 from tests.worlds.wrapped import Wrapped
 
 PATIENCE_S: Final = 60.0

@@ -28,8 +28,8 @@ from tests.chaos.storm.catalog import CATALOG, NAMES
 from tests.chaos.storm.killed_worker import Point, killed_at
 from tests.chaos.storm.scenario import deliveries_in, settings_in
 from tests.chaos.storm.workers import NoTasks
-from tests.conformance.stores import DOCUMENTS
 from tests.worlds.emulators import need_firestore
+from tests.worlds.stores import DOCUMENTS
 from tests.worlds.waiting import until
 from tests.worlds.wrapped import Wrapped
 

@@ -20,13 +20,13 @@ from leasehold.ports.event_bus import EventBus
 from leasehold.services.sweep import sweep
 from tests.api.functions.test_pubsub import subscribe
 from tests.chaos.storm.catalog import CATALOG
-from tests.chaos.storm.function_process import function_process
 from tests.chaos.storm.provider import provider
 from tests.chaos.storm.scenario import Aftermath, Storm, announce, deliveries_in, settings_in
 from tests.chaos.storm.sender import URL
 from tests.chaos.storm.test_storm import check
 from tests.chaos.storm.workers import COPIES, NoTasks
 from tests.worlds.emulators import need_pubsub, pubsub_host
+from tests.worlds.function_process import function_process
 from tests.worlds.waiting import until
 
 STORM = Storm("sqlite", announcements=5, seed=1)

@@ -12,11 +12,11 @@ from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.sqlite import SqliteDocuments
 from leasehold.domain.delivery import Delivery, DeliveryState
 from leasehold.ports.documents import Query
-from tests.api.server.servers import servers
 from tests.chaos.storm.chance import Kill
 from tests.chaos.storm.provider import provider
 from tests.chaos.storm.scenario import settings_in
 from tests.chaos.storm.sender import URL
+from tests.worlds.servers import servers
 from tests.worlds.waiting import until
 
 #: The run of this key is told by three channels; with this seed the sender of one of them is killed

@@ -29,8 +29,8 @@ from tests.chaos.storm.scenario import (
 )
 from tests.chaos.storm.sender import DEAF_URL, URL
 from tests.chaos.storm.workers import Place, engine_at
-from tests.conformance.stores import DOCUMENTS
 from tests.worlds.emulators import need_firestore
+from tests.worlds.stores import DOCUMENTS
 
 ANNOUNCEMENTS = 10
 TRIES_BEFORE_REST = 5

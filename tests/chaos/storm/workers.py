@@ -25,7 +25,7 @@ from tests.chaos.storm.catalog import CATALOG, deaf
 from tests.chaos.storm.lethal import Fate, LethalChannel, LethalDocuments
 from tests.chaos.storm.processes import forked_with_pipe
 from tests.chaos.storm.sender import URL
-from tests.conformance.stores import DOCUMENTS
+from tests.worlds.stores import DOCUMENTS
 
 #: How often each message is delivered, all at once.
 COPIES: Final = 3

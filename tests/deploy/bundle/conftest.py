@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.bundle.deployed import Image
-from tests.package.clean_environment import ROOT
+from tests.worlds.clean_environment import ROOT
 
 CATALOG = """
 from datetime import timedelta

@@ -28,7 +28,7 @@ from leasehold.devserver.cloud_tasks import CloudTasksDouble
 from leasehold.google_clients.clients import ONE_TRY
 from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import FunctionEntry
-from tests.package.clean_environment import ROOT, CleanEnvironment, install_requirements
+from tests.worlds.clean_environment import ROOT, CleanEnvironment, install_requirements
 from tests.worlds.emulators import firestore_host, pubsub_host, storage_bucket
 from tests.worlds.ports import own_port
 

@@ -14,7 +14,7 @@ from leasehold.deploy.bundle.requirements import closure_of, hashes_of
 from leasehold.registry.function_table import FUNCTIONS
 from tests.deploy.bundle.deployed import Image
 from tests.deploy.cloud import deploy
-from tests.package.clean_environment import ROOT
+from tests.worlds.clean_environment import ROOT
 
 LAZY = """
 from typing import TYPE_CHECKING

@@ -11,7 +11,7 @@ import pytest
 
 from leasehold.deploy.bundle import BundleError
 from leasehold.deploy.bundle.requirements import closure_of, hashes_of
-from tests.package.clean_environment import ROOT
+from tests.worlds.clean_environment import ROOT
 
 
 def lines(root: Path = ROOT, *extras: str) -> list[str]:

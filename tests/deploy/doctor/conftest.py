@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.shell import Shell
+from tests.worlds.shell import Shell
 
 
 @pytest.fixture

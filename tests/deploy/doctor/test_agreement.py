@@ -17,8 +17,8 @@ from leasehold.domain.manifest import run_ref
 from leasehold.domain.stored import Document, Ref, Write
 from leasehold.domain.worker_note import worker_ref
 from leasehold.worker.stopping.holder import holder_name, host_name
-from tests.cli.shell import Shell
 from tests.worlds.ports import own_port
+from tests.worlds.shell import Shell
 from tests.worlds.waiting import until
 
 #: Beside those of `letters.py`: a step whose handler can be taken away, and one of remote workers.

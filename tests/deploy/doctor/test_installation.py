@@ -20,7 +20,6 @@ from leasehold.doctor.setup import Setup, lenient_settings
 from leasehold.google_clients.clients import EMULATOR, ONE_TRY, GoogleClients
 from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import Secret
-from tests.cli.shell import Shell, only_line
 from tests.deploy.doctor.installed import (
     LOCATION,
     PROJECT,
@@ -39,6 +38,7 @@ from tests.deploy.google_services.refusals import api_disabled, permission_denie
 from tests.deploy.google_services.run import CloudRun
 from tests.deploy.google_services.secrets import Secrets
 from tests.worlds.emulators import pubsub_host
+from tests.worlds.shell import Shell, only_line
 
 DATABASE = f"projects/{PROJECT}/databases/(default)"
 

@@ -28,10 +28,10 @@ from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import FunctionEntry, FunctionTable, Trigger
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.settings import SETTINGS
-from tests.cli.shell import LEASEHOLD, Shell, only_line
 from tests.deploy.doctor.letters import PIPELINES, STEPS
 from tests.worlds.emulators import firestore_host
 from tests.worlds.ports import own_port
+from tests.worlds.shell import LEASEHOLD, Shell, only_line
 
 ROOT = Path(__file__).parents[3]
 STORE = ".leasehold/leasehold.db"

@@ -12,7 +12,7 @@ from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.sqlite import SqliteDocuments
 from leasehold.domain.stored import Document, Write
 from leasehold.domain.worker_note import worker_ref
-from tests.cli.shell import Shell
+from tests.worlds.shell import Shell
 
 #: What the catalog of the folder has, and what that of another project has.
 LETTERS = {"steps": ["write_letter", "send"], "pipelines": ["letters"]}

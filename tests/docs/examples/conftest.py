@@ -14,8 +14,8 @@ import pytest
 from examples.remote_worker.catalog import PIPELINES, STEPS
 from leasehold.domain.manifest import Manifest
 from leasehold.testing import InProcessEngine
-from tests.chaos.bundle.conftest import ROOT
 from tests.worlds.builders import environ_of
+from tests.worlds.bundles import ROOT
 from tests.worlds.ports import own_port
 from tests.worlds.waiting import until
 

@@ -13,8 +13,8 @@ import pytest
 from leasehold.domain.artifact_name import files_folder
 from leasehold.domain.manifest import Manifest
 from leasehold.testing import InProcessEngine
-from tests.chaos.bundle.conftest import ROOT
 from tests.docs.examples.conftest import ended
+from tests.worlds.bundles import ROOT
 
 
 @pytest.fixture

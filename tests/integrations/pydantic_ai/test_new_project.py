@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.package.clean_environment import CleanEnvironment, build, built_in, install, unpack
+from tests.worlds.clean_environment import CleanEnvironment, build, built_in, install, unpack
 from tests.worlds.processes import run_to_end
 from tests.worlds.warm_starts import PLAIN_PYTEST
 

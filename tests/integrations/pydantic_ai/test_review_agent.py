@@ -18,14 +18,14 @@ from leasehold import AgentClientError, PermanentError
 from leasehold.domain.manifest import Manifest
 from leasehold.testing import FrozenClock, InProcessEngine
 from pipelines.review.library_agent import failure_of
-from tests.unit.pipelines.model_server import (
+from tests.worlds.builders import environ_of
+from tests.worlds.model_server import (
     ModelServer,
     Reply,
     good_answer,
     refusing,
     saying,
 )
-from tests.worlds.builders import environ_of
 
 CLAIM = "A worker must renew its lease every 10 seconds."
 

@@ -74,7 +74,7 @@ def test_what_a_kill_left_goes_where_nothing_is_stored_any_more(root: Path, tmp_
         "LEASEHOLD_STORE": f"sqlite:///{tmp_path}/runs.db",
         "LEASEHOLD_ARTIFACTS": f"file://{root}",
     }
-    catalog = load_catalog("tests.api.in_process.sample")
+    catalog = load_catalog("tests.worlds.catalogs.sample")
     bundle = boot(settings, catalog=catalog, clock=clock, tasks=InProcessTasks(clock))
 
     sweep(bundle.engine)

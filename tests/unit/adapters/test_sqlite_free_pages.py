@@ -12,7 +12,7 @@ import pytest
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.sqlite import SqliteDocuments
 from leasehold.domain.stored import Ref
-from tests.conformance.stores import put
+from tests.worlds.stores import put
 
 RUNS = [Ref("runs", f"r-{number}") for number in range(200)]
 

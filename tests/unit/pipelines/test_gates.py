@@ -260,6 +260,6 @@ def test_a_gate_that_the_catalog_does_not_have_is_refused() -> None:
 
 
 def test_a_catalog_without_gates_needs_none() -> None:
-    catalog = load_catalog("tests.api.in_process.sample")
+    catalog = load_catalog("tests.worlds.catalogs.sample")
 
     assert catalog.gates_of("add") == []

@@ -22,7 +22,8 @@ from leasehold.domain.manifest import Manifest
 from leasehold.services.operate import OperationRequest, operate
 from leasehold.testing import FrozenClock, InProcessEngine
 from pipelines.review.supervision import ASPECTS
-from tests.unit.pipelines.model_server import (
+from tests.worlds.builders import environ_of
+from tests.worlds.model_server import (
     Call,
     ModelServer,
     Reply,
@@ -34,7 +35,6 @@ from tests.unit.pipelines.model_server import (
     saying,
     trickle,
 )
-from tests.worlds.builders import environ_of
 
 KEY = "sk-secret-0123456789"
 CLAIM = "A worker must renew its lease every 10 seconds."

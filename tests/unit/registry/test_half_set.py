@@ -11,7 +11,7 @@ from leasehold.errors import SettingError
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.settings import check_functions, read_settings
 from leasehold.web.engine_provider import EngineProvider
-from tests.api.in_process.sample import PIPELINES, STEPS
+from tests.worlds.catalogs.sample import PIPELINES, STEPS
 
 SHARED = {"LEASEHOLD_STORE": "firestore://p/d"}
 BUCKET = {"LEASEHOLD_ARTIFACTS": "gs://bucket/prefix"}

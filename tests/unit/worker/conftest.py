@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from leasehold.registry.pipelines import Catalog
-from tests.api.in_process.sample import PIPELINES, STEPS
 from tests.unit.worker.leased_world import World, world_of
+from tests.worlds.catalogs.sample import PIPELINES, STEPS
 
 
 @pytest.fixture

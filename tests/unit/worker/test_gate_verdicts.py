@@ -10,8 +10,8 @@ from pydantic import BaseModel
 from leasehold import GateEntry, GatePolicyFailure, PermanentError
 from leasehold.domain.result import Failed, Finished, Refused
 from leasehold.testing import FrozenClock, InProcessEngine
-from tests.api.in_process.sample import PIPELINES, STEPS
 from tests.worlds.builders import environ_of
+from tests.worlds.catalogs.sample import PIPELINES, STEPS
 
 
 class Inner(BaseModel):

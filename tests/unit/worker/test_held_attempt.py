@@ -32,8 +32,8 @@ from leasehold.services.shut_down import shut_down
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep
 from leasehold.worker.context.step_context import StepContext
-from tests.api.in_process.sample import CALLS
 from tests.unit.worker.leased_world import World, holding
+from tests.worlds.catalogs.sample import CALLS
 from tests.worlds.waiting import until
 
 RESULTS = '["one"]'

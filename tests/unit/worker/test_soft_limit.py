@@ -12,7 +12,7 @@ from leasehold.errors import SoftTimeoutError
 from leasehold.worker.failures.tracebacks import frames_of
 from leasehold.worker.handler.handlers import handler_of
 from leasehold.worker.sandbox.child.soft_limit import SoftLimit
-from tests.chaos.sandbox.attempts import Step
+from tests.worlds.attempts import Step
 
 _LIMIT = SoftLimit()
 

@@ -14,8 +14,8 @@ from leasehold.domain.manifest_parts import Progress
 from leasehold.domain.trace import TraceType
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.registry import Registry
-from tests.api.in_process.sample import PIPELINES, STEPS
 from tests.unit.worker.leased_world import World, holding, world_of
+from tests.worlds.catalogs.sample import PIPELINES, STEPS
 
 HALF = Progress(fraction=0.5, message="page 3")
 MORE = Progress(fraction=0.6, message="page 4")

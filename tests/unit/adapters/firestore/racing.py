@@ -22,10 +22,10 @@ from leasehold.domain.stored import Ref
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.engine import Engine
 from leasehold.services.execute_step import Hint, arrive
-from tests.api.in_process.sample import PIPELINES, STEPS
-from tests.conformance.stores import one_more
 from tests.unit.adapters.firestore.wire import Fault, Place, Wire
 from tests.worlds.builders import new_run, rules_of, step_settings
+from tests.worlds.catalogs.sample import PIPELINES, STEPS
+from tests.worlds.stores import one_more
 
 RULES = rules_of(step_settings())
 

@@ -14,9 +14,9 @@ from leasehold.adapters.firestore import FirestoreDocuments
 from leasehold.domain.stored import Ref
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.documents import Query
-from tests.conformance.stores import one_more
 from tests.unit.adapters.firestore.wire import Wire
 from tests.worlds.ports import own_port
+from tests.worlds.stores import one_more
 
 REF = Ref("runs", "r-1")
 

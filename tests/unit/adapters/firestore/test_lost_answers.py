@@ -16,8 +16,8 @@ from leasehold.adapters.firestore.retry_budget import RetryBudget
 from leasehold.domain.stored import Ref, Write
 from leasehold.errors import StoreUnavailableError, VersionConflictError
 from leasehold.ports.documents import Query
-from tests.conformance.stores import one_more, put
 from tests.unit.adapters.firestore.wire import Fault, Wire
+from tests.worlds.stores import one_more, put
 
 UNCLEAR = [
     grpc.StatusCode.UNAVAILABLE,

@@ -16,8 +16,8 @@ from leasehold.services.audit import audit
 from leasehold.services.read_runs import RunFilter, list_runs
 from leasehold.services.sweep import sweep
 from leasehold.testing import InProcessEngine
-from tests.api.in_process.sample import PIPELINES, STEPS
 from tests.unit.adapters.firestore.wire import Place
+from tests.worlds.catalogs.sample import PIPELINES, STEPS
 from tests.worlds.emulators import environment
 
 ODD: dict[str, Any] = {

@@ -11,8 +11,8 @@ from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.firestore import FirestoreDocuments
 from leasehold.domain.stored import Document, Ref, Write
 from leasehold.ports.documents import Query
-from tests.conformance.stores import one_more, put
 from tests.unit.adapters.firestore.wire import Place, Wire
+from tests.worlds.stores import one_more, put
 
 
 class RefusedError(Exception):

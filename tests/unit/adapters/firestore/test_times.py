@@ -8,8 +8,8 @@ import pytest
 from leasehold.adapters.firestore import FirestoreDocuments
 from leasehold.domain.stored import Document, Ref, Write
 from leasehold.testing import FrozenClock
-from tests.conformance.stores import put
 from tests.unit.adapters.firestore.wire import Place, Wire
+from tests.worlds.stores import put
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from typing import Final
 
 from tests.worlds.ports import own_port
 
-_ROOT: Final = Path(__file__).parents[3]
+_ROOT: Final = Path(__file__).parents[2]
 _PATIENCE_S: Final = 30.0
 
 

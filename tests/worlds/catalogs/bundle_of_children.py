@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from leasehold import PipelineEntry, Registry, StepContext, StepDispatchEntry
-from tests.chaos.bundle import catalog
+from tests.worlds.catalogs import bundle as catalog
 
 
 def parent(ctx: StepContext, given: Any) -> Any:
@@ -52,7 +52,7 @@ STEPS = Registry(
         *(
             StepDispatchEntry(
                 step_type=name,
-                handler=f"tests.chaos.bundle.catalog_of_children:{name}",
+                handler=f"tests.worlds.catalogs.bundle_of_children:{name}",
                 agent_timeout=timedelta(minutes=1),
                 dispatch_deadline=timedelta(minutes=2),
             )

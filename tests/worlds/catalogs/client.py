@@ -65,7 +65,7 @@ def check(ctx: GateContext, output: Answer) -> None:
 def _entry(name: str, gates: tuple[str, ...] = ()) -> StepDispatchEntry:
     return StepDispatchEntry(
         step_type=name,
-        handler=f"tests.api.client.catalog:{name}",
+        handler=f"tests.worlds.catalogs.client:{name}",
         agent_timeout=timedelta(minutes=1),
         dispatch_deadline=timedelta(minutes=2),
         gates=gates,
@@ -81,4 +81,4 @@ PIPELINES = Registry(
         PipelineEntry(name="looks_up", steps=("look_up",)),
     ],
 )
-GATES = Registry("gates", [GateEntry(name="words", check="tests.api.client.catalog:check")])
+GATES = Registry("gates", [GateEntry(name="words", check="tests.worlds.catalogs.client:check")])

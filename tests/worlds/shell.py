@@ -29,10 +29,11 @@ import pytest
 import leasehold
 from leasehold.cli import main
 from leasehold.worker.handler import handlers
+from tests.worlds.catalogs import shop
 
 #: What `python -m leasehold` has as its first argument.
 MAIN = str(Path(leasehold.__file__).with_name("__main__.py"))
-SHOP = Path(__file__).with_name("shop.py")
+SHOP = Path(shop.__file__)
 LEASEHOLD = (sys.executable, "-m", "leasehold")
 DEADLINE_S = 60.0
 

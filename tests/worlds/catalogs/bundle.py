@@ -199,7 +199,7 @@ INLINE = {"exits": "exits", "polls_inline": "polls"}
 
 def handler_of(step_type: str) -> str:
     name = INLINE.get(step_type, step_type)
-    return f"tests.chaos.bundle.catalog:{name if name in HANDLERS else 'note'}"
+    return f"tests.worlds.catalogs.bundle:{name if name in HANDLERS else 'note'}"
 
 
 STEPS = Registry(
@@ -216,7 +216,7 @@ STEPS = Registry(
         for name in ("one", "two", "three", "gated", "pools", "looks", *INLINE, *SIGNALLED)
     ],
 )
-GATES = Registry("gates", [GateEntry(name="closed", check="tests.chaos.bundle.catalog:refuse")])
+GATES = Registry("gates", [GateEntry(name="closed", check="tests.worlds.catalogs.bundle:refuse")])
 PIPELINES = Registry(
     "pipelines",
     [

@@ -15,7 +15,7 @@ STEPS = Registry(
             agent_timeout=timedelta(minutes=1),
             dispatch_deadline=timedelta(minutes=2),
         )
-        for name, handler in (("one", "tests.chaos.bundle.catalog:note"), ("elsewhere", "remote"))
+        for name, handler in (("one", "tests.worlds.catalogs.bundle:note"), ("elsewhere", "remote"))
     ],
 )
 PIPELINES = Registry("pipelines", [PipelineEntry(name="both", steps=("one", "elsewhere"))])

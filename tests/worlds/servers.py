@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.chaos.bundle.conftest import ROOT, Api, settings
+from tests.worlds.bundles import ROOT, Api, settings
 from tests.worlds.ports import own_port
 
 Begun = tuple[subprocess.Popen[str], Api]

@@ -222,7 +222,7 @@ def mumble(ctx: StepContext, given: Number) -> Number:
 def _entry(name: str, handler: str, **limits: Any) -> StepDispatchEntry:
     return StepDispatchEntry(
         step_type=name,
-        handler=f"tests.api.in_process.sample:{handler}",
+        handler=f"tests.worlds.catalogs.sample:{handler}",
         agent_timeout=timedelta(minutes=1),
         dispatch_deadline=timedelta(minutes=2),
         **limits,
