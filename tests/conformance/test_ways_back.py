@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from leasehold import PipelineEntry, Registry
+from leasehold import PermanentError, PipelineEntry, Registry, StepContext, StepDispatchEntry
 from leasehold.domain.checkpoint import KeptCounts
 from leasehold.domain.lease import fence_of
 from leasehold.domain.lifecycle import Operation
@@ -28,12 +28,52 @@ from leasehold.services.purge import purge
 from leasehold.services.read_results import read_output
 from leasehold.services.read_runs import RunFilter, get_run
 from leasehold.services.start_run import StartRequest, start_run
-from tests.conformance import paid_work
-from tests.conformance.paid_work import BROKEN, ITEMS, PAID
 from tests.worlds.catalogs import remote_step
 from tests.worlds.engines import OpenEngine
 
-pytestmark = [pytest.mark.one_store, pytest.mark.catalog("tests.conformance.paid_work")]
+pytestmark = [pytest.mark.one_store, pytest.mark.catalog(__name__)]
+
+
+#: What was paid for, in order; how much each run's `work` gives up at, until it is repaired.
+PAID: list[str] = []
+BROKEN: list[str] = []
+
+ITEMS = 6
+
+
+def collect(ctx: StepContext, given: dict[str, Any]) -> dict[str, Any]:
+    PAID.append("collect")
+    return given
+
+
+def work(ctx: StepContext, given: dict[str, Any]) -> list[str]:
+    """Pay for two calls an item: one that is recorded, one whose item is in the checkpoint."""
+    items = ctx.checkpointed(range(ITEMS), every=1)
+    for number in items:
+        answer = ctx.once(f"ask {number}", _pay, f"ask {number}", given["size"])
+        if BROKEN and number == ITEMS // 2:
+            raise PermanentError(BROKEN[0])
+        items.results.append(_pay(f"item {number}", given["size"]) + answer)
+    return [result.strip("x ") for result in items.results]
+
+
+def _pay(name: str, size: int) -> str:
+    PAID.append(name)
+    return name.ljust(size, "x")
+
+
+def _entry(name: str) -> StepDispatchEntry:
+    return StepDispatchEntry(
+        step_type=name,
+        handler=f"{__name__}:{name}",
+        agent_timeout=timedelta(minutes=1),
+        dispatch_deadline=timedelta(minutes=2),
+    )
+
+
+STEPS = Registry("dispatch", [_entry("collect"), _entry("work")])
+PIPELINES = Registry("pipelines", [PipelineEntry(name="paid", steps=("collect", "work"))])
+
 
 #: A text of this size stays in the manifest, and one of that size in an artifact.
 SMALL, LARGE = 10, 40_000
@@ -247,7 +287,7 @@ def test_a_pipeline_that_lost_the_step_is_named_in_one_line(
 ) -> None:
     dead = given_up(engine, unique, SMALL)
     shorter = Registry("pipelines", [PipelineEntry(name="paid", steps=("collect",))])
-    other = open_engine(Catalog(paid_work.STEPS, shorter))
+    other = open_engine(Catalog(STEPS, shorter))
 
     with pytest.raises(InvalidRequestError) as refused:
         operate(other, dead.run_id, RECREATE)

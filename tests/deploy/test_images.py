@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 import yaml
 
 from leasehold.cli.deploy import cloudbuild
+from tests.worlds.serving import while_serving
 from tools import images
 
 ROOT = Path(__file__).parents[2]
@@ -50,12 +50,9 @@ class Registry(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def registry() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Registry) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Registry)
+    with while_serving(server):
         yield f"127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture

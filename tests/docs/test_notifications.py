@@ -9,7 +9,6 @@ import os
 import re
 import runpy
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from leasehold.adapters.clock import SystemClock
 from leasehold.domain.event_message import EventMessage
 from tests.worlds.deliveries import TIMEOUT_S, delivery, opener
 from tests.worlds.processes import run_to_end
+from tests.worlds.serving import while_serving
 
 PAGE = (Path(__file__).parents[2] / "docs/notifications.md").read_text()
 
@@ -50,17 +50,13 @@ def test_the_receiver_of_the_page_takes_each_message_once(
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         app = runpy.run_path(str(tmp_path / "receiver.py"))["app"]
         server = make_server("127.0.0.1", 0, app)
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
         url = f"http://127.0.0.1:{server.server_port}/leasehold"
         entry = WebhookChannel(name="shop", url_variable="URL", secret_variable="SECRET")  # noqa: S106 - a name
         sender = opener({"URL": url, "SECRET": secret}, clock=SystemClock())(entry)
-        for _ in range(2):
-            sender.send(delivery(), timeout=TIMEOUT_S)
+        with while_serving(server):
+            for _ in range(2):
+                sender.send(delivery(), timeout=TIMEOUT_S)
         unsigned = app.test_client().post("/leasehold", data=b"{}")
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
     assert printed.getvalue() == f"{delivery().summary}\n"
     assert unsigned.status_code == 401

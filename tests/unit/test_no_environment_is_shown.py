@@ -9,7 +9,8 @@ import pydoc
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, Final
 
 import pytest
 
@@ -22,9 +23,23 @@ from leasehold.server.server import ServeOptions, Server
 from leasehold.testing import InProcessEngine
 from leasehold.web.engine_provider import EngineProvider
 from tests.worlds.builders import environ_of
-from tests.worlds.modules import modules_of
 from tests.worlds.own_process import own_process
 from tests.worlds.ports import own_port
+
+#: What needs an agent library, which is in its own environment alone.
+_OF_LIBRARIES: Final = ("integrations/*/*", "library_agent.py")
+
+
+def modules_of(package: ModuleType) -> Iterator[str]:
+    """Yield the names of all modules of a package, but for those of agent libraries."""
+    (folder,) = package.__path__
+    for file in sorted(Path(folder).rglob("*.py")):
+        within = file.relative_to(folder)
+        parts = within.with_suffix("").parts
+        is_module = all(part.isidentifier() for part in parts)  # and in no folder of templates
+        if is_module and not any(map(within.match, _OF_LIBRARIES)):
+            yield ".".join([package.__name__, *parts]).removesuffix(".__init__")
+
 
 #: A bundle has the sources of its catalog, which are these tests: it does not stand here as it is.
 PLANTED = f"planted-{0x9C1E:x}"

@@ -6,10 +6,12 @@ import contextlib
 import json
 import os
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+from leasehold.devserver.cloud_tasks.server import CloudTasksDouble
 from leasehold.devserver.server import DevOptions, DevServer
 from tests.worlds.ports import own_port
 from tests.worlds.waiting import until
@@ -71,21 +73,27 @@ def calls(folder: Path, run_id: str) -> list[list[str]]:
 
 
 @contextlib.contextmanager
-def dev_server(options: DevOptions) -> Iterator[DevServer]:
-    """Serve a bundle from this test's process, so that faults can be ordered."""
-    server = DevServer(options, print)
+def dev_server(
+    folder: Path,
+    environ: Mapping[str, str] = MappingProxyType({}),
+    *,
+    say: Callable[[str], object] = print,
+    tasks: CloudTasksDouble | None = None,
+    **options: Any,
+) -> Iterator[DevServer]:
+    """Serve a bundle from this test's process, so that faults can be ordered.
+
+    Args:
+        folder: where it keeps what it stores; its handlers find files of the test there.
+        environ: settings beside those of all bundles.
+        say: gets the lines that a person would read.
+        tasks: in place of its own queue.
+        options: those of `DevOptions`.
+    """
+    given = {"port": own_port(), "data": folder / "data"} | options
+    server = DevServer(DevOptions(environ=settings(folder) | environ, **given), say, tasks=tasks)
     try:
         server.start()
         yield server
     finally:
         server.stop()
-
-
-@contextlib.contextmanager
-def serving(folder: Path, **environ: str) -> Iterator[DevServer]:
-    """Serve the bundle of most tests here, with more settings."""
-    options = DevOptions(
-        port=own_port(), data=folder / "data", environ=settings(folder) | environ, tick_s=0.5
-    )
-    with dev_server(options) as server:
-        yield server

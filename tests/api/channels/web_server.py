@@ -12,6 +12,8 @@ from typing import Any
 
 import trustme
 
+from tests.worlds.serving import while_serving
+
 
 @dataclass(frozen=True)
 class Request:
@@ -91,12 +93,8 @@ def serving(certificate: trustme.LeafCert | None = None) -> Iterator[WebServer]:
             web.socket, server_side=True, do_handshake_on_connect=False
         )
     server = WebServer(web.server_address[1])
-    thread = threading.Thread(target=web.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.ending.set()
-        web.shutdown()
-        thread.join()
-        web.server_close()
+    with while_serving(web):
+        try:
+            yield server
+        finally:
+            server.ending.set()

@@ -13,20 +13,17 @@ from typing import Any
 
 import pytest
 
-from leasehold.devserver.server import DevOptions, DevServer
+from leasehold.devserver.server import DevServer
 from leasehold.domain.delivery import Delivery
 from leasehold.ports.documents import Query
-from tests.worlds.bundles import ROOT, Api, dev_server, settings
-from tests.worlds.ports import own_port
+from tests.worlds.bundles import ROOT, Api, dev_server
 from tests.worlds.waiting import until
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
-    folder = tmp_path_factory.mktemp("announcing")
-    environ = settings(folder) | {"LEASEHOLD_CATALOG": "tests.api.devserver.catalog_with_channel"}
-    options = DevOptions(port=own_port(), data=folder, environ=environ, tick_s=0.5)
-    with dev_server(options) as server:
+    environ = {"LEASEHOLD_CATALOG": "tests.api.devserver.catalog_with_channel"}
+    with dev_server(tmp_path_factory.mktemp("announcing"), environ, tick_s=0.5) as server:
         yield server
 
 

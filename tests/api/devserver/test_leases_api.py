@@ -11,7 +11,7 @@ import pytest
 from leasehold.devserver.function_processes import entry_folder
 from leasehold.devserver.server import DevOptions, DevServer
 from leasehold.errors import SettingError
-from tests.worlds.bundles import ROOT, settings
+from tests.worlds.bundles import ROOT, dev_server, settings
 from tests.worlds.ports import own_port
 
 REMOTE = {"LEASEHOLD_CATALOG": "tests.worlds.catalogs.bundle_of_remote"}
@@ -19,15 +19,12 @@ REMOTE = {"LEASEHOLD_CATALOG": "tests.worlds.catalogs.bundle_of_remote"}
 
 def test_it_is_served_and_told_where_a_step_is_remote(tmp_path: Path) -> None:
     lines: list[str] = []
-    environ, port = settings(tmp_path) | REMOTE, own_port()
-    options = DevOptions(port=own_port(), data=tmp_path / "data", environ=environ, lease_port=port)
-    server = DevServer(options, lines.append)
-    try:
-        server.start()
-        with pytest.raises(urllib.error.HTTPError) as caught:
-            urllib.request.urlopen(f"{server.leases_url}/nothing", timeout=10)  # noqa: S310 - our own server
-    finally:
-        server.stop()
+    port = own_port()
+    with (
+        dev_server(tmp_path, REMOTE, say=lines.append, lease_port=port) as server,
+        pytest.raises(urllib.error.HTTPError) as caught,
+    ):
+        urllib.request.urlopen(f"{server.leases_url}/nothing", timeout=10)  # noqa: S310 - our own server
 
     assert server.leases_url == f"http://127.0.0.1:{port}"
     assert lines[-1] == f"leases http://127.0.0.1:{port}"

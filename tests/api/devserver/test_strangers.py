@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from leasehold.devserver.server import DevOptions, DevServer
-from tests.worlds.bundles import settings
-from tests.worlds.ports import own_port
+from leasehold.devserver.server import DevServer
+from tests.worlds.bundles import dev_server
 
 JSON = {"Content-Type": "application/json"}
 #: Far more than any server takes, or may use, and the size of the blocks that it is sent in.
@@ -40,14 +39,9 @@ class Place(NamedTuple):
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
-    folder = tmp_path_factory.mktemp("strangers")
-    environ = settings(folder) | {"LEASEHOLD_CATALOG": "tests.worlds.catalogs.bundle_of_remote"}
-    server = DevServer(DevOptions(port=own_port(), data=folder, environ=environ), print)
-    try:
-        server.start()
+    environ = {"LEASEHOLD_CATALOG": "tests.worlds.catalogs.bundle_of_remote"}
+    with dev_server(tmp_path_factory.mktemp("strangers"), environ) as server:
         yield server
-    finally:
-        server.stop()
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import secrets
-import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -27,6 +26,7 @@ from tests.worlds.builders import message
 from tests.worlds.emulators import need_pubsub, pubsub_host
 from tests.worlds.functions import Function, delivery_of, told
 from tests.worlds.ports import own_port
+from tests.worlds.serving import while_serving
 from tests.worlds.waiting import until
 
 
@@ -63,18 +63,13 @@ def pushed(project: str, deliver_notification: Function) -> Iterator[Pushed]:
     """The function under its own server, and a subscription that pushes to it."""
     pushed = Pushed(deliver_notification)
     server = make_server("127.0.0.1", 0, pushed, threaded=True)
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-    thread.start()
     pushed.url = f"http://127.0.0.1:{server.port}/"
-    with grpc.insecure_channel(pubsub_host()) as channel:
+    with while_serving(server), grpc.insecure_channel(pubsub_host()) as channel:
         subscribe(channel, project, pushed.url)
         yield pushed
         SubscriberClient(transport=SubscriberGrpcTransport(channel=channel)).delete_subscription(
             subscription=f"projects/{project}/subscriptions/push"
         )
-    server.shutdown()
-    thread.join()
-    server.server_close()
 
 
 def subscribe(channel: grpc.Channel, project: str, url: str) -> None:

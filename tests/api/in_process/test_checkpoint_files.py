@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from leasehold import PipelineEntry, Registry, StepContext, StepDispatchEntry
 from leasehold.adapters.folder import FolderArtifacts
 from leasehold.adapters.in_process_tasks import InProcessTasks
 from leasehold.adapters.sqlite import SqliteDocuments
@@ -29,11 +32,91 @@ from leasehold.services.engine import change_run, find_run
 from leasehold.services.execute_step import Hint, execute_step
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.testing import FrozenClock, InProcessEngine
-from tests.api.in_process import keeping
-from tests.api.in_process.keeping import AT_END, DONE
 from tests.worlds.builders import at_position
 
-pytestmark = pytest.mark.catalog(keeping)
+pytestmark = pytest.mark.catalog(__name__)
+
+
+#: More than a manifest has room for.
+LARGE = "läuft " * 8_000
+#: How often each iteration was done, by run.
+DONE: Counter[tuple[str, int]] = Counter()
+#: What is done at the end of the first attempt, by run id.
+AT_END: dict[str, Any] = {}
+
+
+def count(ctx: StepContext, given: Any) -> Any:
+    """Do some iterations, with large results after each; fail once where the test says so."""
+    done = ctx.resume.iteration_count if ctx.resume else 0
+    assert ctx.resume is None or ctx.resume.partial_results == [LARGE, done]
+    for number in range(done + 1, given["iterations"] + 1):
+        DONE[ctx.run_id, number] += 1
+        ctx.checkpoint(number, [LARGE, number])
+    AT_END.pop("then", lambda: None)()
+    return {"n": given["iterations"]}
+
+
+def pass_on(ctx: StepContext, given: Any) -> Any:
+    """Hand on what is given."""
+    AT_END.pop("pass", lambda: None)()
+    return given
+
+
+def turn_back(ctx: StepContext, given: Any) -> Any:
+    """Count back, in a phase that another one came after."""
+    ctx.checkpoint(5, LARGE, "read")
+    ctx.checkpoint(1, [], "write")
+    ctx.checkpoint(3, LARGE, "read")
+
+
+def keep_in_the_first_attempt(ctx: StepContext, given: Any) -> Any:
+    """Keep something large, but not again."""
+    if ctx.attempt == 1 and given["is_call"]:
+        ctx.once("large", lambda: LARGE)
+    elif ctx.attempt == 1:
+        ctx.checkpoint(1, LARGE)
+    return given
+
+
+def go_on_without(ctx: StepContext, given: Any) -> Any:
+    """Keep something large, and go on where that cannot be recorded."""
+    with suppress(StoreUnavailableError):
+        ctx.checkpoint(1, LARGE)
+    AT_END.pop("careless", lambda: None)()
+    return given
+
+
+def _step(name: str, handler: str) -> StepDispatchEntry:
+    return StepDispatchEntry(
+        step_type=name,
+        handler=f"{__name__}:{handler}",
+        agent_timeout=timedelta(minutes=2),
+        dispatch_deadline=timedelta(minutes=3),
+        max_retries=1,
+    )
+
+
+STEPS = Registry(
+    "dispatch",
+    [
+        _step("count", "count"),
+        _step("pass", "pass_on"),
+        _step("back", "turn_back"),
+        _step("late", "keep_in_the_first_attempt"),
+        _step("careless", "go_on_without"),
+    ],
+)
+PIPELINES = Registry(
+    "pipelines",
+    [
+        PipelineEntry(name="counts", steps=("count",)),
+        PipelineEntry(name="passes", steps=("count", "pass")),
+        PipelineEntry(name="turns", steps=("back",)),
+        PipelineEntry(name="late", steps=("late",)),
+        PipelineEntry(name="careless", steps=("careless", "pass")),
+    ],
+)
+
 
 HOUR = timedelta(hours=1, minutes=1)
 
@@ -232,7 +315,7 @@ SPOILED: dict[str, Spoil] = {
     "deleted": lambda file, _: file.unlink(),
     "empty": lambda file, _: file.write_bytes(b""),
     "not gzip": lambda file, _: file.write_bytes(b'["plain text"]'),
-    "cut off": lambda file, _: file.write_bytes(file.read_bytes()[:-9]),
+    "cut of": lambda file, _: file.write_bytes(file.read_bytes()[:-9]),
     "of another time": lambda file, other: file.write_bytes(other.read_bytes()),
     "not JSON": lambda file, _: file.write_bytes(gzip.compress(b"[1, 2")),
     "a folder": lambda file, _: (file.unlink(), file.mkdir()),
@@ -349,7 +432,7 @@ def test_a_file_that_a_handler_goes_on_without_goes_with_its_step(
         "LEASEHOLD_ISOLATION": "inline",
     }
     documents = NoCheckpoints(tmp_path / "runs.db", clock)
-    catalog = load_catalog("tests.api.in_process.keeping")
+    catalog = load_catalog(__name__)
     bundle = boot(
         environ, catalog=catalog, clock=clock, documents=documents, tasks=InProcessTasks(clock)
     )

@@ -2,22 +2,98 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 
 import pytest
 
-from leasehold import in_process
+from leasehold import (
+    GateContext,
+    GateEntry,
+    PipelineEntry,
+    Registry,
+    StepContext,
+    StepDispatchEntry,
+    in_process,
+)
 from leasehold.domain.manifest import Manifest
 from leasehold.testing import InProcessEngine
-from tests.api.in_process.interrupted import GATES, PIPELINES, STEPS
-from tests.worlds.catalogs.sample import CALLS
+from tests.worlds.catalogs.sample import CALLS, Number, add
 from tests.worlds.own_process import own_process
 
-pytestmark = pytest.mark.catalog("tests.api.in_process.interrupted")
+pytestmark = pytest.mark.catalog(__name__)
+
+
+def _press(run_id: str) -> None:
+    CALLS[run_id, "pressed"] += 1
+    if CALLS[run_id, "pressed"] == 1:
+        signal.raise_signal(signal.SIGINT)
+
+
+def press(ctx: StepContext, given: Number) -> Number:
+    """Be interrupted once, then add one."""
+    _press(ctx.run_id)
+    return add(ctx, given)
+
+
+async def press_later(ctx: StepContext, given: Number) -> Number:
+    """Be interrupted once, in a coroutine."""
+    await asyncio.sleep(0)
+    return press(ctx, given)
+
+
+def press_in_a_loop(ctx: StepContext, given: Number) -> Number:
+    """Be interrupted once at the fourth of six items."""
+    items = ctx.checkpointed(range(6))
+    for item in items:
+        CALLS[ctx.run_id, f"item {item}"] += 1
+        if item == 3:
+            _press(ctx.run_id)
+    return add(ctx, given)
+
+
+def press_from_afar(ctx: StepContext, given: Number) -> Number:
+    """Have the process that started the run told to end, once, from the handler's own."""
+    if ctx.attempt == 1:
+        os.kill(given.n, signal.SIGTERM)
+        ctx.wait_or_shutdown(60)
+    return given
+
+
+def check(ctx: GateContext, output: Number) -> None:
+    """Be interrupted once, then let all pass."""
+    _press(ctx.run_id)
+
+
+STEPS = Registry(
+    "dispatch",
+    [
+        StepDispatchEntry(
+            step_type=name,
+            handler=handler,
+            agent_timeout=timedelta(minutes=1),
+            dispatch_deadline=timedelta(minutes=2),
+            gates=gates,
+        )
+        for name, handler, gates in (
+            ("press", f"{__name__}:press", ()),
+            ("press_later", f"{__name__}:press_later", ()),
+            ("press_in_a_loop", f"{__name__}:press_in_a_loop", ()),
+            ("press_from_afar", f"{__name__}:press_from_afar", ()),
+            ("gated", "tests.worlds.catalogs.sample:add", ("press",)),
+        )
+    ],
+)
+PIPELINES = Registry(
+    "pipelines", [PipelineEntry(name=step.step_type, steps=(step.step_type,)) for step in STEPS]
+)
+GATES = Registry("gates", [GateEntry(name="press", check=f"{__name__}:check")])
+
 
 PLACES = ["press", "press_later", "gated"]
 

@@ -9,7 +9,16 @@ from typing import Any
 
 import pytest
 
-from leasehold import PipelineEntry, Registry, StepDispatchEntry, TrialPolicy, in_process, testing
+from leasehold import (
+    PipelineEntry,
+    Registry,
+    StepContext,
+    StepDispatchEntry,
+    StepResult,
+    TrialPolicy,
+    in_process,
+    testing,
+)
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import to_document
 from leasehold.errors import (
@@ -22,11 +31,73 @@ from leasehold.registry.pipelines import Catalog
 from leasehold.remote_workers.claim_step import ClaimedStep, claim_step
 from leasehold.remote_workers.manage_lease import LeaseCredentials, complete_step
 from leasehold.testing import InProcessEngine, step_context
-from tests.api.testing import trials
-from tests.api.testing.trials import verdict
 from tests.worlds.builders import environ_of
 
-pytestmark = pytest.mark.catalog(trials)
+pytestmark = pytest.mark.catalog(__name__)
+
+
+def write(ctx: StepContext, given: Any) -> Any:
+    """Return what is known by now; the input may say that it is PARTIAL."""
+    plan = given["trials"][ctx.trial - 1]
+    seen = {"trial": ctx.trial, "findings": ctx.findings}
+    if ctx.trial > 1:
+        seen["before"] = ctx.output_of("write")["trial"]
+        seen["status_before"] = ctx.status_of("write")
+        seen["review_before"] = ctx.output_of("review")["score"]
+    return StepResult({**given, "seen": seen, "trial": ctx.trial}, plan.get("status", "SUCCESS"))
+
+
+def polish(ctx: StepContext, given: Any) -> Any:
+    assert ctx.output_of("write")["trial"] == ctx.trial == given["trial"]
+    return {**given, "polished": ctx.trial}
+
+
+def review(ctx: StepContext, given: Any) -> Any:
+    plan = given["trials"][ctx.trial - 1]
+    verdict = {"settled": plan["settled"], "score": plan["score"], "findings": plan["findings"]}
+    return {**verdict, "seen": given["seen"], "status": ctx.status_of("write")}
+
+
+def publish(ctx: StepContext, given: Any) -> Any:
+    return {
+        "review": given,
+        "written": ctx.output_of("write")["trial"],
+        "polished": ctx.output_of("polish")["polished"],
+        "status": ctx.status_of("write"),
+        "findings": ctx.findings,
+    }
+
+
+def _step(name: str) -> StepDispatchEntry:
+    return StepDispatchEntry(
+        step_type=name,
+        handler=f"{__name__}:{name}",
+        agent_timeout=timedelta(minutes=1),
+        dispatch_deadline=timedelta(minutes=2),
+    )
+
+
+STEPS = Registry("dispatch", [_step(name) for name in ("write", "polish", "review", "publish")])
+PIPELINES = Registry(
+    "pipelines",
+    [
+        PipelineEntry(
+            name="paper",
+            steps=("write", "polish", "review", "publish"),
+            trials=TrialPolicy(author="write", reviewer="review", max_trials=3),
+        ),
+        PipelineEntry(
+            name="short",
+            steps=("write", "review"),
+            trials=TrialPolicy(author="write", reviewer="review", max_trials=3),
+        ),
+    ],
+)
+
+
+def verdict(score: float, *, settled: bool = False, **facts: Any) -> dict[str, Any]:
+    """The result of a trial."""
+    return {"settled": settled, "score": score, "findings": [f"of {score}"], **facts}
 
 
 def names(engine: InProcessEngine, run_id: str) -> list[tuple[str, str | None, int | None]]:
@@ -76,7 +147,7 @@ def test_a_handler_in_its_own_process_finds_the_same(tmp_path: Path) -> None:
     environ = environ_of(tmp_path) | {"LEASEHOLD_ISOLATION": ""}  # as the steps say
     plan = [verdict(0.5), verdict(0.4, settled=True, status="PARTIAL")]
     with in_process.InProcessEngine(
-        trials.STEPS, trials.PIPELINES, environ=environ, workers=1
+        STEPS, PIPELINES, environ=environ, workers=1
     ) as engine:  # which begins again where no process was to be had, as on a busy machine
         run = engine.wait(engine.start("short", {"trials": plan}).run_id)
 
@@ -118,7 +189,7 @@ def test_outputs_of_many_trials_do_not_fill_the_document(tmp_path: Path) -> None
     plan = [verdict(number, padding="x" * 3_000) for number in range(10)]
     ten = TrialPolicy(author="write", reviewer="review", max_trials=10)
     paper = PipelineEntry(name="paper", steps=("write", "polish", "review"), trials=ten)
-    with testing.engine(Catalog(trials.STEPS, Registry("pipelines", [paper])), tmp_path) as engine:
+    with testing.engine(Catalog(STEPS, Registry("pipelines", [paper])), tmp_path) as engine:
         run = engine.run("paper", {"trials": plan})
 
         assert run.status == "COMPLETED"

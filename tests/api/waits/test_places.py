@@ -6,8 +6,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
-from leasehold import PipelineEntry, StepContext, StepDispatchEntry, TrialPolicy, Wait
+from leasehold import PipelineEntry, Registry, StepContext, StepDispatchEntry, TrialPolicy, Wait
 from leasehold.domain.manifest import Manifest, run_ref, to_document
 from leasehold.domain.status import RunStatus
 from leasehold.domain.stored import Write, replace
@@ -19,16 +20,64 @@ from leasehold.errors import (
     UnknownSignalError,
 )
 from leasehold.registry.pipelines import Catalog
-from leasehold.registry.registry import Registry
 from leasehold.services.adopt_runs import look_at_blocked
 from leasehold.services.check_chain import check_chain
 from leasehold.services.execute_step import Hint, execute_step
 from leasehold.testing import FrozenClock, InProcessEngine
 from leasehold.worker.handler.checks import ImportedHandlerChecks
-from tests.api.waits import places
 from tests.worlds.builders import at_position, with_step
 
-pytestmark = pytest.mark.catalog(places)
+pytestmark = pytest.mark.catalog(__name__)
+
+
+HOUR = timedelta(hours=1)
+
+
+class Approval(BaseModel):
+    approved: bool
+    by: str = "someone"
+
+
+def draft(_: StepContext, given: Any) -> Any:
+    return {"draft": given}
+
+
+def publish(ctx: StepContext, given: Approval | None) -> Any:
+    text = ctx.output_of("draft")
+    return {"text": text, "by": None if given is None else given.by}
+
+
+def tell(_: StepContext, given: Any) -> Any:
+    return {"told": given}
+
+
+def _entry(name: str) -> StepDispatchEntry:
+    return StepDispatchEntry(
+        step_type=name,
+        handler=f"{__name__}:{name}",
+        agent_timeout=timedelta(minutes=1),
+        dispatch_deadline=timedelta(minutes=2),
+    )
+
+
+def _approved(name: str, otherwise: Any) -> PipelineEntry:
+    wait = Wait("approval", model=Approval, timeout=HOUR, otherwise=otherwise)
+    return PipelineEntry(name=name, steps=("draft", wait, "publish"))
+
+
+STEPS = Registry("dispatch", [_entry("draft"), _entry("publish"), _entry("tell")])
+PIPELINES = Registry(
+    "pipelines",
+    [
+        _approved("blocking", "block"),
+        _approved("continuing", "continue"),
+        _approved("failing", "fail"),
+        PipelineEntry(name="begins", steps=(Wait("go"), "tell")),
+        PipelineEntry(name="ends", steps=("tell", Wait("receipt"))),
+        PipelineEntry(name="twice", steps=("draft", Wait("first"), Wait("second"), "tell")),
+    ],
+)
+
 
 YES = {"approved": True, "by": "ada"}
 
@@ -297,8 +346,8 @@ def needs_a_number(_: StepContext, given: int) -> Any:
 @pytest.mark.parametrize(
     "wait",
     [
-        Wait("approval", model=places.Approval),
-        Wait("approval", model=int, timeout=places.HOUR, otherwise="continue"),
+        Wait("approval", model=Approval),
+        Wait("approval", model=int, timeout=HOUR, otherwise="continue"),
     ],
 )
 def test_a_signal_that_the_next_step_cannot_take_is_refused_before_a_run(wait: Wait) -> None:
@@ -309,7 +358,7 @@ def test_a_signal_that_the_next_step_cannot_take_is_refused_before_a_run(wait: W
         dispatch_deadline=timedelta(minutes=2),
     )
     pipeline = PipelineEntry(name="p", steps=("draft", wait, "needs_a_number"))
-    steps = Registry("dispatch", [*places.STEPS, entry])
+    steps = Registry("dispatch", [*STEPS, entry])
     catalog = Catalog(steps=steps, pipelines=Registry("pipelines", [pipeline]))
 
     with pytest.raises(ChainError):

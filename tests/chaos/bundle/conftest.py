@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from leasehold.devserver.server import DevServer
-from tests.worlds.bundles import ROOT, Api, serving, settings
+from tests.worlds.bundles import ROOT, Api, dev_server, settings
 from tests.worlds.ports import own_port
 
 Begin = Callable[..., tuple[subprocess.Popen[str], "Api"]]
@@ -21,7 +21,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(folder: Path) -> Iterator[DevServer]:
-    with serving(folder) as server:
+    with dev_server(folder, tick_s=0.5) as server:
         yield server
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from leasehold import Client
 from leasehold.devserver.server import DevServer
-from tests.worlds.bundles import INLINE, Api, calls, serving
+from tests.worlds.bundles import INLINE, Api, calls, dev_server
 from tests.worlds.waiting import until
 
 #: Far more than a tick takes, also on a busy machine: a task that waits so long counts as lost.
@@ -22,7 +22,7 @@ GRACE = {"PIPELINE_DISPATCH_GRACE_S": "5"}
 @pytest.fixture(scope="module")
 def server(folder: Path) -> Iterator[DevServer]:
     """Handlers run inline: the processes that matter here are those of the functions."""
-    with serving(folder, **INLINE, **GRACE) as server:
+    with dev_server(folder, INLINE | GRACE, tick_s=0.5) as server:
         yield server
 
 

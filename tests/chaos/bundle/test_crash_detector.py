@@ -12,9 +12,8 @@ import pytest
 
 from leasehold.adapters.clock import SystemClock
 from leasehold.devserver.cloud_tasks import HttpTask
-from leasehold.devserver.server import DevOptions, DevServer
-from tests.worlds.bundles import Api, calls, dev_server, settings
-from tests.worlds.ports import own_port
+from leasehold.devserver.server import DevServer
+from tests.worlds.bundles import Api, calls, dev_server
 from tests.worlds.processes import is_running
 from tests.worlds.waiting import freeze, until
 
@@ -23,12 +22,11 @@ SOON = 30.0  # far below the 600 s of a lease; in truth it takes some tenths
 
 @pytest.fixture(scope="module")
 def server(folder: Path) -> Iterator[DevServer]:
-    environ = settings(folder) | {
+    environ = {
         "LEASEHOLD_CATALOG": "tests.worlds.catalogs.bundle_of_children",
         "PIPELINE_LEASE_TTL_S": "600",
     }
-    options = DevOptions(port=own_port(), data=folder / "data", environ=environ)
-    with dev_server(options) as server:
+    with dev_server(folder, environ) as server:
         yield server
 
 

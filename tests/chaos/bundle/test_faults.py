@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from leasehold.devserver.server import DevServer
-from tests.worlds.bundles import INLINE, Api, calls, serving
+from tests.worlds.bundles import INLINE, Api, calls, dev_server
 from tests.worlds.shell import Shell
 from tests.worlds.waiting import until
 
@@ -32,7 +32,7 @@ STORY = [
 @pytest.fixture(scope="module")
 def server(folder: Path) -> Iterator[DevServer]:
     """Handlers run inline: where one runs makes no difference to its task."""
-    with serving(folder, **INLINE) as server:
+    with dev_server(folder, INLINE, tick_s=0.5) as server:
         yield server
 
 

@@ -18,10 +18,9 @@ from typing import Any
 
 import pytest
 
-from leasehold.devserver.server import DevOptions, DevServer
+from leasehold.devserver.server import DevServer
 from leasehold.domain.lease import LEASE_MARGIN
-from tests.worlds.bundles import INLINE, Api, settings
-from tests.worlds.ports import own_port
+from tests.worlds.bundles import INLINE, Api, dev_server
 from tests.worlds.waiting import until
 
 CATALOG = "tests.chaos.bundle.catalog_of_limits"
@@ -75,18 +74,9 @@ def _call(url: str, body: Any = None) -> Any:
 def world_of(folder: Path, **environ: str) -> Iterator[World]:
     """Open a dev server on the folder's store; a buffer of 20 s makes a limit above the entry's."""
     budgets = {"PIPELINE_BUDGET_BUFFER_S": "20", "PIPELINE_BUDGET_ROUNDING_S": "1"}
-    options = DevOptions(
-        port=own_port(),
-        data=folder / "data",
-        environ={**settings(folder), "LEASEHOLD_CATALOG": CATALOG, **budgets, **environ},
-        tick_s=0.5,
-    )
-    server = DevServer(options, print)
-    try:
-        server.start()
+    of_learnt = {"LEASEHOLD_CATALOG": CATALOG, **budgets, **environ}
+    with dev_server(folder, of_learnt, tick_s=0.5) as server:
         yield World(server, Api(server.url))
-    finally:
-        server.stop()
 
 
 @pytest.fixture(scope="module")

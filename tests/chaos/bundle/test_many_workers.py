@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.devserver.server import DevOptions, DevServer
+from leasehold.devserver.server import DevServer
 from tests.chaos.bundle.test_signals import rows_of, started
-from tests.worlds.bundles import Api, calls, dev_server, settings
-from tests.worlds.ports import own_port
+from tests.worlds.bundles import INLINE, Api, calls, dev_server
 from tests.worlds.processes import parent_of
 from tests.worlds.waiting import freeze, until
 
@@ -80,11 +79,9 @@ def crowded(folder: Path) -> Iterator[DevServer]:
 
     Handlers run inline: what is looked at is the engine, and each new worker would start processes.
     """
-    environ = settings(folder) | {"LEASEHOLD_ISOLATION": "inline", "PIPELINE_LEASE_TTL_S": "30"}
-    options = DevOptions(
-        port=own_port(), workers=4, data=folder / "crowded", environ=environ, tick_s=0.5
-    )
-    with dev_server(options) as server:
+    environ = INLINE | {"PIPELINE_LEASE_TTL_S": "30"}
+    data = folder / "crowded"
+    with dev_server(folder, environ, workers=4, data=data, tick_s=0.5) as server:
         yield server
 
 

@@ -10,8 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from leasehold.devserver.server import DevOptions, DevServer
-from tests.worlds.bundles import INLINE, Api, settings
+from tests.worlds.bundles import INLINE, Api, dev_server
 from tests.worlds.ports import own_port
 from tests.worlds.waiting import until
 
@@ -57,23 +56,14 @@ class RemoteWorker:
 
 def test_an_outage_of_the_artifacts_delays_runs_and_costs_none(tmp_path: Path) -> None:
     """Each step's work is done as often as it must: what was finished is kept, and not repeated."""
-    environ = settings(tmp_path) | {
+    environ = {
         **INLINE,
         "LEASEHOLD_CATALOG": "tests.chaos.outages.catalog",
         "OUTAGE_TEST_FOLDER": str(tmp_path),
         "PIPELINE_MAX_INTERRUPTIONS": "0",
         "PIPELINE_MAX_BACKOFF_S": "0.5",
     }
-    options = DevOptions(
-        port=own_port(),
-        lease_port=own_port(),
-        data=tmp_path / "data",
-        environ=environ,
-        tick_s=0.5,
-    )
-    server = DevServer(options, print)
-    server.start()
-    try:
+    with dev_server(tmp_path, environ, lease_port=own_port(), tick_s=0.5) as server:
         api, root = Api(server.url), tmp_path / "data" / "artifacts"
         warm_up = api.start({}, pipeline="makes")
         api.ended(warm_up)
@@ -92,8 +82,6 @@ def test_an_outage_of_the_artifacts_delays_runs_and_costs_none(tmp_path: Path) -
         done = [api.ended(run, 60) for run in waiting + begun]
         worker.ends.set()
         worker.thread.join(30)
-    finally:
-        server.stop()
 
     calls = Counter(tuple(line.split()) for line in (tmp_path / "calls").read_text().splitlines())
     assert held

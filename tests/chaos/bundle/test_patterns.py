@@ -11,7 +11,7 @@ import pytest
 from leasehold.client.client import Client
 from leasehold.devserver.cloud_tasks import CloudTasksDouble
 from leasehold.devserver.cloud_tasks.request import ApiError
-from leasehold.devserver.server import QUEUES, DevOptions, DevServer
+from leasehold.devserver.server import QUEUES
 from tests.chaos.patterns.catalog import NOTES
 from tests.chaos.patterns.scenario import LIMITED, STARTED, Aftermath, Storm
 from tests.chaos.patterns.test_patterns import (
@@ -20,8 +20,7 @@ from tests.chaos.patterns.test_patterns import (
     check_lists,
     check_signals,
 )
-from tests.worlds.bundles import settings
-from tests.worlds.ports import own_port
+from tests.worlds.bundles import dev_server
 from tests.worlds.waiting import until
 
 pytestmark = pytest.mark.nightly
@@ -51,22 +50,17 @@ class Refusing:
 def test_each_pattern_bears_each_fault_of_the_queue(
     tmp_path: Path, kind: str, own_tasks: str
 ) -> None:
-    environ = settings(tmp_path) | {
+    environ = {
         "LEASEHOLD_CATALOG": "tests.chaos.patterns.catalog",
         "PIPELINE_OWN_TASKS": own_tasks,
         NOTES: str(tmp_path / "notes"),
     }
-    options = DevOptions(port=own_port(), data=tmp_path / "data", environ=environ, tick_s=0.5)
     refusing = Refusing()
     double = CloudTasksDouble(QUEUES, on_request=refusing if kind == "refused" else None)
-    server = DevServer(options, print, tasks=double)
-    try:
-        server.start()
+    with dev_server(tmp_path, environ, tasks=double, tick_s=0.5) as server:
         if kind != "refused":
             server.tasks.order_fault(kind, count=FAULTY)
         after = survive(server.url)
-    finally:
-        server.stop()
     after.notes = [json.loads(line) for line in (tmp_path / "notes").read_text().splitlines()]
 
     assert refusing.count or server.tasks.fired()

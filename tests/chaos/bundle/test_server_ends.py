@@ -11,12 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.devserver.server import DevOptions, DevServer
+from leasehold.devserver.server import DevServer
 from leasehold.devserver.server_process import running_processes
 from leasehold.worker.stopping.system_signals import ENDING
 from tests.chaos.bundle.test_many_workers import children_of
-from tests.worlds.bundles import INLINE, Api, calls, settings
-from tests.worlds.ports import own_port
+from tests.worlds.bundles import INLINE, Api, calls, dev_server
 from tests.worlds.processes import parent_of
 from tests.worlds.waiting import until
 
@@ -32,15 +31,10 @@ def lines() -> list[str]:
 
 @pytest.fixture(scope="module")
 def server(folder: Path, lines: list[str]) -> Iterator[DevServer]:
-    environ = settings(folder) | INLINE | {"PIPELINE_LEASE_TTL_S": "600"}
-    options = DevOptions(port=own_port(), data=folder / "data", environ=environ)
-    server = DevServer(options, lines.append)
-    try:
-        server.start()
+    environ = INLINE | {"PIPELINE_LEASE_TTL_S": "600"}
+    with dev_server(folder, environ, say=lines.append) as server:
         yield server
-    finally:
         (folder / "go-on").touch()
-        server.stop()
 
 
 def start(api: Api, pipeline: str, **given: int) -> str:

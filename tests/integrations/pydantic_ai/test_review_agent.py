@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -26,15 +25,21 @@ from tests.worlds.model_server import (
     refusing,
     saying,
 )
+from tests.worlds.serving import while_serving
 
 CLAIM = "A worker must renew its lease every 10 seconds."
 
 
 @pytest.fixture
+def clock() -> FrozenClock:
+    """A clock that no wait for the server moves."""
+    return FrozenClock()
+
+
+@pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
-    with ModelServer() as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
+    server = ModelServer()
+    with while_serving(server):
         for name, value in {
             "REVIEW_AGENT": "pydantic-ai",
             "REVIEW_MODEL": "openai-chat:small-1",
@@ -44,8 +49,6 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
         }.items():
             monkeypatch.setenv(name, value)
         yield server
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture

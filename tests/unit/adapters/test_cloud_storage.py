@@ -21,6 +21,7 @@ from leasehold.adapters.cloud_storage import CloudStorageArtifacts
 from leasehold.errors import ArtifactNotFoundError, StoreUnavailableError
 from tests.worlds.emulators import environment, storage_bucket
 from tests.worlds.ports import own_port
+from tests.worlds.serving import while_serving
 
 
 @pytest.fixture(scope="module")
@@ -294,9 +295,6 @@ def recorder() -> Iterator[tuple[str, list[str]]]:
         def log_message(self, *args: Any) -> None:
             """It is not read."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    with while_serving(server):
         yield f"http://127.0.0.1:{server.server_port}", calls
-        server.shutdown()
-        thread.join()

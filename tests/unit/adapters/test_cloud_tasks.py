@@ -6,13 +6,13 @@ import json
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self
+from http.server import BaseHTTPRequestHandler
+from typing import Any
 
 import pytest
 from google.cloud.tasks_v2 import Task as WireTask
@@ -23,6 +23,7 @@ from leasehold.devserver.cloud_tasks import CloudTasksDouble
 from leasehold.domain.effect import Task
 from leasehold.errors import StoreUnavailableError
 from tests.api.devserver.cloud_tasks.conftest import LOCATION, QUEUE, official_client
+from tests.worlds.loopback_http import LoopbackHttp
 
 TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 FUNCTION = "http://127.0.0.1:1/execute_step?x=1"
@@ -173,14 +174,14 @@ def test_a_service_that_does_not_answer_is_given_up_after_a_while() -> None:
 
 
 def test_a_create_is_repeated_until_the_service_is_back() -> None:
-    with _Failing([503, 429, 500, 200]) as failing:
+    with closing(_Failing([503, 429, 500, 200])) as failing:
         CloudTasks("p", "l", FUNCTION, emulator_url=failing.url).create(task())
 
         assert failing.left == []
 
 
 def test_a_create_whose_answer_was_lost_is_known_the_second_time() -> None:
-    with _Failing([502, 409]) as failing:
+    with closing(_Failing([502, 409])) as failing:
         CloudTasks("p", "l", FUNCTION, emulator_url=failing.url).create(task())
 
         assert failing.left == []
@@ -204,32 +205,16 @@ def _with_paths(program: str) -> str:
     return f"import sys; sys.path[:] = {sys.path!r}; {program}"
 
 
-class _Failing:
+class _Failing(LoopbackHttp):
     """A service that answers with these statuses, one after the other."""
 
     def __init__(self, statuses: list[int]) -> None:
-        self.left = left = list(statuses)
+        self.left = list(statuses)
+        super().__init__(self._answer)
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                self.rfile.read(int(self.headers["Content-Length"]))
-                self.send_response(left.pop(0))
-                self.send_header("Content-Length", "2")
-                self.end_headers()
-                self.wfile.write(b"{}")
-
-            def log_message(self, *args: Any) -> None:
-                """It is not read."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+    def _answer(self, request: BaseHTTPRequestHandler) -> None:
+        request.rfile.read(int(request.headers["Content-Length"]))
+        request.send_response(self.left.pop(0))
+        request.send_header("Content-Length", "2")
+        request.end_headers()
+        request.wfile.write(b"{}")

@@ -6,7 +6,6 @@ import json
 import logging
 import ssl
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -35,6 +34,7 @@ from tests.worlds.model_server import (
     saying,
     trickle,
 )
+from tests.worlds.serving import while_serving
 
 KEY = "sk-secret-0123456789"
 CLAIM = "A worker must renew its lease every 10 seconds."
@@ -48,9 +48,8 @@ def clock() -> FrozenClock:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
-    with ModelServer() as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
+    server = ModelServer()
+    with while_serving(server):
         for name, value in {
             "REVIEW_AGENT": "openai",
             "REVIEW_MODEL": "small-1",
@@ -61,8 +60,6 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
             monkeypatch.setenv(name, value)
         yield server
         server.released.set()
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture
