@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from functools import partial
+from pathlib import Path
 from threading import Barrier, Event, Semaphore
 from typing import Any, cast
 
@@ -13,7 +14,7 @@ import pytest
 
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.in_process_events import UndeliveredEvents
-from leasehold.bootstrap import Hooks, boot
+from leasehold.bootstrap import Hooks
 from leasehold.domain import delivery_rules, lifecycle
 from leasehold.domain.announcement import Announcement
 from leasehold.domain.delivery import Claim, Delivery, DeliveryState, delivery_of, delivery_ref
@@ -47,7 +48,8 @@ from leasehold.services.engine import Engine, find_run
 from leasehold.services.sweep import sweep
 from tests.worlds.builders import new_run
 from tests.worlds.catalogs.sample import PIPELINES, STEPS
-from tests.worlds.queues import SeenByAll
+from tests.worlds.engines import engine_on_store
+from tests.worlds.queues import Bus, SeenByAll
 from tests.worlds.wrapped import Overtaken, Wrapped
 
 pytestmark = pytest.mark.one_store
@@ -134,16 +136,6 @@ class Provider:
         return f"message-{len(self.taken)}"
 
 
-class Bus:
-    """Keeps what is published."""
-
-    def __init__(self) -> None:
-        self.published: list[list[EventMessage]] = []
-
-    def publish(self, messages: Sequence[EventMessage]) -> None:
-        self.published.append(list(messages))
-
-
 class BusAway:
     def __init__(self) -> None:
         self.asked = 0
@@ -175,22 +167,25 @@ def reports() -> list[Any]:
 
 @pytest.fixture
 def engine(
-    documents: Documents, store: Store, clock: Clock, provider: Provider, reports: list[Any]
+    documents: Documents,
+    store: Store,
+    clock: Clock,
+    provider: Provider,
+    reports: list[Any],
+    tmp_path: Path,
 ) -> Iterator[Engine]:
     """An engine on a store of which no delivery is due when a test begins."""
-    engine = boot(
-        {"PIPELINE_DELIVERY_TIMEOUT_S": "20"},
-        catalog=Catalog(steps=STEPS, pipelines=PIPELINES, channels=CHANNELS),
-        documents=store,
+    hooks, tasks = Hooks(report=reports.append), SeenByAll(clock)
+    catalog = Catalog(STEPS, PIPELINES, channels=CHANNELS)
+    with engine_on_store(
+        *(store, tmp_path, catalog),
         clock=clock,
-        tasks=SeenByAll(clock),
-        hooks=Hooks(report=reports.append),
-    ).engine
-    yield replace(
-        engine,
-        events=UndeliveredEvents(),
-        channels=replace(engine.channels, open=lambda _: provider),
-    )
+        tasks=tasks,
+        hooks=hooks,
+        PIPELINE_DELIVERY_TIMEOUT_S="20",
+    ) as engine:
+        channels = replace(engine.channels, open=lambda _: provider)
+        yield replace(engine, events=UndeliveredEvents(), channels=channels)
     for found in documents.query(Query("deliveries", order_by="alarmAt", limit=1000)):
         documents.delete(found.ref)
     for channel in ("pager", "chat"):

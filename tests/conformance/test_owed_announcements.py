@@ -37,7 +37,7 @@ from leasehold.services.start_run import StartRequest, start_run
 from leasehold.worker.bounded_sends import BoundedEvents
 from tests.worlds.catalogs.sample import STEPS
 from tests.worlds.engines import OpenEngine
-from tests.worlds.queues import CreatedTasks
+from tests.worlds.queues import Bus, CreatedTasks
 
 pytestmark = pytest.mark.one_store
 
@@ -62,16 +62,6 @@ CHANNELS = Registry(
 CATALOG = Catalog(STEPS, PIPELINES, channels=CHANNELS)
 
 CANCEL = OperationRequest(Operation.CANCEL, "ann", "a wrong input")
-
-
-class Bus:
-    """An event bus that keeps what it gets, one list a call."""
-
-    def __init__(self) -> None:
-        self.published: list[list[EventMessage]] = []
-
-    def publish(self, messages: Sequence[EventMessage]) -> None:
-        self.published.append(list(messages))
 
 
 @pytest.fixture

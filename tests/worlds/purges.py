@@ -9,10 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.in_process_events import UndeliveredEvents
-from leasehold.adapters.in_process_tasks import InProcessTasks
-from leasehold.bootstrap import boot, load_catalog
 from leasehold.domain.artifact_name import files_folder, step_folder
 from leasehold.domain.delivery import Delivery, DeliveryState, delivery_of
 from leasehold.domain.lifecycle import Operation
@@ -24,6 +21,8 @@ from leasehold.ports.documents import Documents, Query
 from leasehold.services.engine import Engine, find_run
 from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.start_run import StartRequest, start_run
+from tests.worlds.catalogs import sample
+from tests.worlds.engines import engine_on_store
 
 CHANNEL: Final = "log"
 LATE: Final = timedelta(days=1)
@@ -33,16 +32,9 @@ _LARGE: Final = {"n": 1, "text": "x" * 40_000}
 @contextmanager
 def engine_of_purges(documents: Documents, folder: Path) -> Iterator[Engine]:
     """Wire one whose runs are announced on one channel, and never delivered."""
-    bundle = boot(
-        {"LEASEHOLD_ARTIFACTS": f"file://{folder}/artifacts"},
-        catalog=load_catalog("tests.worlds.catalogs.sample"),
-        documents=documents,
-        tasks=InProcessTasks(SystemClock()),
-        announces_by_hand=True,
-    )
-    rules = replace(bundle.engine.rules, channels_for=lambda _pipeline, _event: (CHANNEL,))
-    yield replace(bundle.engine, rules=rules, events=UndeliveredEvents())
-    bundle.engine.leases.close()
+    with engine_on_store(documents, folder, sample) as engine:
+        rules = replace(engine.rules, channels_for=lambda _pipeline, _event: (CHANNEL,))
+        yield replace(engine, rules=rules, events=UndeliveredEvents())
 
 
 def give_key(engine: Engine, key: str) -> Manifest:

@@ -1,9 +1,12 @@
-"""Queues of tests that stand for those of the cloud, which all processes see."""
+"""Queues and buses of tests that stand for those of the cloud, which all processes see."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from leasehold.adapters.in_process_tasks import InProcessTasks
 from leasehold.domain.effect import Task
+from leasehold.domain.event_message import EventMessage
 
 
 class SeenByAll(InProcessTasks):
@@ -29,3 +32,13 @@ class CreatedTasks:
 
     def exists(self, task: Task) -> bool:
         return task in self.created
+
+
+class Bus:
+    """An event bus that keeps what it gets, one list a call."""
+
+    def __init__(self) -> None:
+        self.published: list[list[EventMessage]] = []
+
+    def publish(self, messages: Sequence[EventMessage]) -> None:
+        self.published.append(list(messages))
