@@ -14,7 +14,6 @@ from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.documents import Documents
 from leasehold.services.engine import Engine
 from tests.worlds.catalogs import sample
-from tests.worlds.emulators import need_firestore
 from tests.worlds.engines import OpenEngine, Runs, engine_on_store, marked
 from tests.worlds.stores import ARTIFACTS, DOCUMENTS
 
@@ -32,8 +31,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def documents(kind: str, folder: Path) -> Iterator[Documents]:
-    if kind == "firestore":
-        need_firestore()
     with DOCUMENTS[kind](folder) as documents:
         yield documents
 

@@ -33,7 +33,6 @@ from leasehold.services.engine import Engine
 from leasehold.services.sweep import sweep
 from tests.worlds.builders import at_position, new_run, with_step
 from tests.worlds.catalogs.sample import PIPELINES, STEPS
-from tests.worlds.emulators import need_firestore
 from tests.worlds.queues import SeenByAll
 from tests.worlds.stores import DOCUMENTS, put
 
@@ -413,8 +412,6 @@ def sample(kind: str) -> dict[str, Case]:
 @pytest.fixture
 def kept(kind: str, tmp_path: Path) -> Iterator[tuple[Engine, list[Change]]]:
     """An engine on its own store, and what it is seen to do."""
-    if kind == "firestore":
-        need_firestore()
     seen: list[Change] = []
     with ExitStack() as stack:
         documents = stack.enter_context(DOCUMENTS[kind](tmp_path))

@@ -66,7 +66,6 @@ from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep
 from tests.worlds.builders import at_position, let_pass
-from tests.worlds.emulators import need_firestore
 from tests.worlds.queues import SeenByAll
 from tests.worlds.stores import DOCUMENTS
 
@@ -162,8 +161,6 @@ class World:
 @pytest.fixture(params=DOCUMENTS)
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     """Two retries and one interruption are allowed."""
-    if request.param == "firestore":
-        need_firestore()
     reports: list[dict[str, Any]] = []
     with ExitStack() as stack:
         documents = stack.enter_context(DOCUMENTS[request.param](tmp_path))

@@ -49,7 +49,7 @@ pytestmark = [pytest.mark.one_store, pytest.mark.catalog(__name__, PIPELINE_MIN_
 GO: dict[str, threading.Event] = {}
 AT_WORK: dict[str, threading.Event] = {}
 
-ASKS = "tests.conformance.limited_calls:asks"
+ASKS = "tests.worlds.catalogs.limited_calls:asks"
 
 TWO = Limit("model:{given.model}", at_once=2)
 RATE = Limit("rate:{given.model}", per_minute=3)

@@ -21,14 +21,14 @@ STEPS = Registry(
     [
         StepDispatchEntry(
             step_type="asks",
-            handler="tests.conformance.limited_calls:asks",
+            handler="tests.worlds.catalogs.limited_calls:asks",
             agent_timeout=timedelta(seconds=60),
             dispatch_deadline=timedelta(seconds=120),
             limits=(Limit("provider:{given.model}", at_once=1, per_call=True),),
         ),
         StepDispatchEntry(
             step_type="is_refused",
-            handler="tests.conformance.limited_calls:is_refused",
+            handler="tests.worlds.catalogs.limited_calls:is_refused",
             agent_timeout=timedelta(seconds=60),
             dispatch_deadline=timedelta(seconds=120),
             limits=(Limit("busy:{given.model}", at_once=8, per_call=True, adaptive=True),),

@@ -31,7 +31,6 @@ from leasehold.domain.trials import verdict_in
 from leasehold.errors import LeaseLostError, NotAllowedError, VersionConflictError
 from leasehold.ports.documents import Committed, Documents, Query, Snapshot
 from tests.worlds.builders import new_run, rules_of, step_settings
-from tests.worlds.emulators import need_firestore
 from tests.worlds.stores import DOCUMENTS
 
 AUTHOR, REVIEWER, PLAN = "write", "review", ("write", "review", "publish")
@@ -270,8 +269,6 @@ def seldom_collected() -> Iterator[None]:
 
 @pytest.fixture
 def documents(kind: str) -> Iterator[Documents]:
-    if kind == "firestore":
-        need_firestore()
     memory = _MEMORY if _MEMORY.is_dir() else None
     with TemporaryDirectory(dir=memory) as folder, DOCUMENTS[kind](Path(folder)) as documents:
         yield documents

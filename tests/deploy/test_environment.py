@@ -274,7 +274,7 @@ def test_what_no_function_could_start_with_is_one_line(
 
 
 def test_a_catalog_whose_steps_no_function_may_run_is_not_deployed() -> None:
-    place = replace(PLACE, catalog="tests.api.devserver.long_steps")
+    place = replace(PLACE, catalog="tests.worlds.catalogs.long_steps")
 
     with pytest.raises(PlatformLimitError, match=r"crawl \(2:00:00\)"):
         catalog_of(place)

@@ -14,7 +14,6 @@ from leasehold import testing
 from leasehold.integrations.prices import Used, listed_price
 from leasehold.ports.documents import Documents
 from leasehold.testing import InProcessEngine
-from tests.worlds.emulators import need_firestore
 from tests.worlds.stores import DOCUMENTS
 from tests.worlds.warm_starts import fork_from_here
 
@@ -64,7 +63,5 @@ def documents(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Documents]:
     """Each store in turn."""
-    if request.param == "firestore":
-        need_firestore()
     with DOCUMENTS[request.param](tmp_path_factory.mktemp("store")) as documents:
         yield documents

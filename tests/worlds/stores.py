@@ -19,7 +19,7 @@ from leasehold.adapters.sqlite import SqliteDocuments
 from leasehold.domain.stored import DecideDocument, Document, Ref, Write
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.documents import Documents
-from tests.worlds.emulators import environment, firestore_host, storage_bucket
+from tests.worlds.emulators import environment, firestore_host, need_firestore, storage_bucket
 
 
 @contextlib.contextmanager
@@ -33,9 +33,10 @@ def sqlite_documents(folder: Path) -> Iterator[Documents]:
 
 @contextlib.contextmanager
 def firestore_documents(folder: Path) -> Iterator[Documents]:
-    """Open a project that is the folder's own; it is noted there for other processes."""
+    """Open a project of the folder's own, noted there for other processes; or skip the test."""
     note = folder / "firestore.json"
     if not note.exists():
+        need_firestore()
         place = {"host": firestore_host(), "project": f"p-{secrets.token_hex(8)}"}
         note.write_text(json.dumps(place))
     place = json.loads(note.read_text())

@@ -49,7 +49,7 @@ def test_the_dev_server_refuses_it_with_both_names(tmp_path: Path) -> None:
 
 
 def test_the_dev_server_plays_the_platform_with_its_limit(tmp_path: Path) -> None:
-    catalog = {"LEASEHOLD_CATALOG": "tests.api.devserver.long_steps"}
+    catalog = {"LEASEHOLD_CATALOG": "tests.worlds.catalogs.long_steps"}
     options = DevOptions(port=own_port(), data=tmp_path, environ=settings(tmp_path) | catalog)
 
     with pytest.raises(PlatformLimitError, match=r"crawl \(2:00:00\)"):

@@ -56,7 +56,7 @@ COSTLY = {
     "rich": "terminals",
     "sqlite3": "SQLite",
     "cronsim": "schedules",
-    "tests.api.functions.cold_steps": "handlers",
+    "tests.worlds.catalogs.cold_steps": "handlers",
     "leasehold.cli": "commands",
     "leasehold.client": "the client",
     "leasehold.devserver": "leasehold dev",
@@ -109,7 +109,7 @@ def bundle() -> Iterator[Bundle]:
             "LEASEHOLD_ARTIFACTS": f"gs://{bucket}",
             "LEASEHOLD_FUNCTION_URL": NOBODY,
             "LEASEHOLD_PUBLIC_URL": NOBODY,
-            "LEASEHOLD_CATALOG": "tests.api.functions.cold_catalog",
+            "LEASEHOLD_CATALOG": "tests.worlds.catalogs.cold",
             "LEASEHOLD_ISOLATION": "",
         }
         tasks.stop_deliveries()

@@ -105,7 +105,7 @@ REMOTE = StepDispatchEntry(
 )
 LIMITED = StepDispatchEntry(
     step_type="limited",
-    handler="tests.conformance.limited_calls:asks",
+    handler="tests.worlds.catalogs.limited_calls:asks",
     agent_timeout=timedelta(minutes=1),
     dispatch_deadline=timedelta(minutes=2),
     limits=(Limit("provider", at_once=1),),

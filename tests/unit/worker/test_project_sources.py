@@ -12,7 +12,7 @@ import pytest
 from leasehold.registry.pipelines import Catalog
 from leasehold.worker.sandbox.forking.project_sources import NO_SOURCES, ProjectSources
 from leasehold.worker.sandbox.forking.source_finder import SourceText, dump, load
-from tests.api.functions.cold_catalog import PIPELINES, STEPS
+from tests.worlds.catalogs.cold import PIPELINES, STEPS
 
 CATALOG = """
 from datetime import timedelta
@@ -116,5 +116,5 @@ def test_a_file_that_is_not_python_is_said_with_the_line(tmp_path: Path) -> None
 def test_only_the_project_is_hashed() -> None:
     sources = ProjectSources.of(Catalog(steps=STEPS, pipelines=PIPELINES), "no_such_module")
 
-    assert "tests/api/functions/cold_steps.py" in sources.files
+    assert "tests/worlds/catalogs/cold_steps.py" in sources.files
     assert not [name for name in sources.files if name.startswith(("leasehold", "json"))]

@@ -17,8 +17,8 @@ STEPS = Registry(
             limit_strategy=strategy,
         )
         for step_type, handler, strategy in (
-            ("draft", "tests.api.functions.cold_steps:write", None),
-            ("print", "tests.api.functions.cold_steps:write", "propose"),
+            ("draft", "tests.worlds.catalogs.cold_steps:write", None),
+            ("print", "tests.worlds.catalogs.cold_steps:write", "propose"),
             ("elsewhere", "remote", None),
         )
     ],
