@@ -1,4 +1,4 @@
-"""The handlers of `cold_catalog`, in a module that no function but their workers' needs."""
+"""The handlers of the catalog `cold`, in a module that no function but their workers' needs."""
 
 from __future__ import annotations
 
