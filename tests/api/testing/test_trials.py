@@ -237,17 +237,9 @@ def grade(ctx: Any, given: Any) -> int:
 def test_a_reviewer_whose_model_surely_has_no_verdict_is_refused_before_anything_runs(
     tmp_path: Path,
 ) -> None:
-    def entry(name: str) -> StepDispatchEntry:
-        return StepDispatchEntry(
-            step_type=name,
-            handler=f"{__name__}:{name}",
-            agent_timeout=timedelta(minutes=1),
-            dispatch_deadline=timedelta(minutes=2),
-        )
-
     rule = TrialPolicy(author="nothing", reviewer="grade", max_trials=2)
     catalog = Catalog(
-        Registry("dispatch", [entry("nothing"), entry("grade")]),
+        Registry("dispatch", [_step("nothing"), _step("grade")]),
         Registry(
             "pipelines", [PipelineEntry(name="grades", steps=("nothing", "grade"), trials=rule)]
         ),
