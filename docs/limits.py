@@ -850,6 +850,18 @@ STORIES: Final[Mapping[str, tuple[Limit, ...]]] = {
             "characters",
         ),
         Limit(
+            "events on the page of a run",
+            "dashboard/pages.py _MAX_EVENTS_SHOWN",
+            "the latest stay; `leasehold trace` has all",
+            "events",
+        ),
+        Limit(
+            "files on the page of a run",
+            "dashboard/pages.py _MAX_FILES_SHOWN",
+            "the first stay; `leasehold files` has all",
+            "files",
+        ),
+        Limit(
             "hours of an override that a page sets",
             "dashboard/forms.py _MAX_OVERRIDE_HOURS",
             "`invalid_request`",
@@ -904,6 +916,12 @@ STORIES: Final[Mapping[str, tuple[Limit, ...]]] = {
         Limit(
             "live runs of `leasehold loadtest`",
             "cli/loadtest.py _MAX_LIVE_RUNS",
+            "the command ends with exit code 2",
+            "runs",
+        ),
+        Limit(
+            "runs that `leasehold loadtest` starts each second",
+            "cli/loadtest.py _MAX_RUNS_PER_S",
             "the command ends with exit code 2",
             "runs",
         ),

@@ -111,7 +111,7 @@ def test_a_list_goes_on_where_an_answer_ended_before_it_was_full(
     for run_id in started[:2]:
         shell.run("pause", run_id)
     monkeypatch.setattr("leasehold.services.read_runs.MAX_RUNS_SEARCHED", 1)
-    monkeypatch.setattr("leasehold.services.read_runs.SUMMARIES", 1)
+    monkeypatch.setattr("leasehold.services.read_runs.SUMMARIES_PER_READ", 1)
 
     page = shell.json("runs", "--paused", "--limit", "1")
     rest = shell.json("runs", "--paused", "--page-token", page["nextPageToken"])

@@ -121,7 +121,7 @@ def test_each_filter_finds_its_runs_whatever_a_page_may_look_at(
 ) -> None:
     monkeypatch.setattr("leasehold.services.read_runs.MAX_RUNS_SEARCHED", most)
     monkeypatch.setattr("leasehold.services.read_runs.WHOLE_RUNS", 1)
-    monkeypatch.setattr("leasehold.services.read_runs.SUMMARIES", 1)
+    monkeypatch.setattr("leasehold.services.read_runs.SUMMARIES_PER_READ", 1)
     for row, names in FILTERS:
         wanted = replace(row, label=(f"team:{unique}", *row.labels))
 

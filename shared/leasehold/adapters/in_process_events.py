@@ -19,7 +19,7 @@ from leasehold.ports.clock import Clock
 
 #: So many messages of a channel are delivered at once: one provider that is slow keeps neither the
 #: other channels waiting nor all its own messages.
-_AT_ONCE: Final = 4
+_SENDS_AT_ONCE: Final = 4
 #: With so many of a channel that wait, no other is taken: the sweep comes to it.
 _MAX_MESSAGES_WAITING: Final = 5_000
 #: A time of day that jumps, or a machine that slept, is noticed after this long at most.
@@ -130,7 +130,7 @@ class InProcessEvents:
     def _wake(self, channel: str, lane: _Lane) -> None:
         """Have a thread see what waits; where the system has none to give, the next call does."""
         self._changed.notify_all()
-        is_enough = lane.idle >= len(lane.heap) or len(lane.threads) >= _AT_ONCE
+        is_enough = lane.idle >= len(lane.heap) or len(lane.threads) >= _SENDS_AT_ONCE
         if self._by_hand or self._over_at is not None or is_enough:
             return
         name = f"announce-{channel}-{len(lane.threads) + 1}"

@@ -50,7 +50,7 @@ MAX_SERIES: Final = 5000
 STEP_PATIENCE_S: Final = 20.0
 SILENT_SERVER_S: Final = 60.0
 
-_MAX_ATTEMPTS: Final = 1e9
+_MAX_BUCKET_ATTEMPTS: Final = 1e9
 #: Each bucket's growth is estimated on its own: by so much one may have less than a smaller one.
 _SHRINKS_BY: Final = 0.05
 _SPANS: Final = (timedelta(0), timedelta(hours=1), timedelta(days=1))
@@ -343,7 +343,7 @@ def _bound(text: object) -> float:
 def _count(value: object) -> float:
     text = value[1] if isinstance(value, list) and len(value) == 2 else None  # noqa: PLR2004 - a pair
     count = _number(text)
-    if not 0 <= count <= _MAX_ATTEMPTS:
+    if not 0 <= count <= _MAX_BUCKET_ATTEMPTS:
         raise _RefusedError(f"a bucket with {one_line(repr(text), _MAX_WORDS_CHARS)} attempts")
     return count
 

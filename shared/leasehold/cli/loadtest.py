@@ -44,7 +44,7 @@ from leasehold.presentation.formatting import duration
 from leasehold.services.request_bounds import MAX_PAGE_ITEMS
 
 _MAX_DURATION: Final = timedelta(days=1)
-_FASTEST: Final = 100.0
+_MAX_RUNS_PER_S: Final = 100.0
 _MAX_LIVE_RUNS: Final = 256
 _MAX_LEVELS: Final = 8
 #: The first line of progress comes after this time, later ones after longer waits.
@@ -69,8 +69,8 @@ class RateType(click.ParamType[float]):
             rate = float(value)
         except ValueError:
             rate = 0.0
-        if not 0 < rate <= _FASTEST:  # NaN is neither
-            allowed = f"a number above 0, up to {_FASTEST:g}"
+        if not 0 < rate <= _MAX_RUNS_PER_S:  # NaN is neither
+            allowed = f"a number above 0, up to {_MAX_RUNS_PER_S:g}"
             self.fail(f"{str(value)[:60]!r}; allowed: {allowed}.", param, ctx)
         return rate
 

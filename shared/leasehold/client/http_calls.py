@@ -43,7 +43,7 @@ _NOT_NOW: Final = frozenset(
 #: The server at the address may send anything; no answer of the runs API is longer.
 _MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
 _MAX_DIGITS: Final = 20
-_CHUNK: Final = 64 * 1024
+_CHUNK_BYTES: Final = 64 * 1024
 _MAX_MESSAGE_CHARS: Final = 1000
 
 #: A file of any size is read in blocks of this size.
@@ -240,7 +240,7 @@ def _whole(answer: Any, timeout: float) -> bytes:
     chunks: list[bytes] = []
     size = 0
     while left != 0 and size <= _MAX_ANSWER_BYTES:
-        chunk = answer.read1(_CHUNK if left is None else min(left, _CHUNK))
+        chunk = answer.read1(_CHUNK_BYTES if left is None else min(left, _CHUNK_BYTES))
         if not chunk:
             if left:
                 raise http.client.IncompleteRead(b"", left)

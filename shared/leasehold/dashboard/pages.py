@@ -48,12 +48,12 @@ from leasehold.services.read_runs import page_mark, run_mark
 MOVING_POLL_S: Final = 2
 IDLE_POLL_S: Final = 10
 #: So many runs in trouble stand above the newest ones, of each kind.
-_OF_A_KIND: Final = 3
-_FILES: Final = 50
+_MAX_TROUBLED_OF_A_KIND: Final = 3
+_MAX_FILES_SHOWN: Final = 50
 #: So many recorded calls are drawn; each is a read of the store, whenever the run has changed.
-_TICKS: Final = 100
+_MAX_CALLS_DRAWN: Final = 100
 #: A run that goes on for weeks has more: the latest are shown, and the command has all.
-_EVENTS: Final = 200
+_MAX_EVENTS_SHOWN: Final = 200
 
 
 #: Asks a row, with what it takes, and the `run_id` and `step` of its path; by the reader's rights.
@@ -223,9 +223,12 @@ def _runs(at: PageRequest) -> Shown:
 
 #: Runs in trouble, those first that wait for a person, by how their count is called.
 _TROUBLED: Final = (
-    ("blocked", RunsQuery(status=RunStatus.BLOCKED, limit=_OF_A_KIND)),
-    ("dead_lettered", RunsQuery(dead_lettered=True, limit=_OF_A_KIND)),
-    ("retrying", RunsQuery(status=RunStatus.ERROR, dead_lettered=False, limit=_OF_A_KIND)),
+    ("blocked", RunsQuery(status=RunStatus.BLOCKED, limit=_MAX_TROUBLED_OF_A_KIND)),
+    ("dead_lettered", RunsQuery(dead_lettered=True, limit=_MAX_TROUBLED_OF_A_KIND)),
+    (
+        "retrying",
+        RunsQuery(status=RunStatus.ERROR, dead_lettered=False, limit=_MAX_TROUBLED_OF_A_KIND),
+    ),
 )
 _MAX_ROWS: Final = WHOLE_RUNS - 1
 
@@ -303,10 +306,10 @@ def _run(at: PageRequest) -> Shown:
             "next_attempt": next_attempt(run),
             "bars": (bars := attempt_bars(run, events, at.now, _calls(at, run))),
             "has_more_bars": len(bars) == MAX_BARS,
-            "ticks": _TICKS,
+            "ticks": _MAX_CALLS_DRAWN,
             "width": LINE_UNITS,
-            "events": events[-_EVENTS:],
-            "earlier_events": max(len(events) - _EVENTS, 0),
+            "events": events[-_MAX_EVENTS_SHOWN:],
+            "earlier_events": max(len(events) - _MAX_EVENTS_SHOWN, 0),
             "event_reason": event_reason,
             "details": _details(run),
             "deliveries": deliveries,
@@ -343,7 +346,7 @@ def _files(at: PageRequest, run: Manifest) -> tuple[FilesResponse | None, str]:
     if not run.has_files:
         return None, ""
     try:
-        return at.ask(calls.files, PageQuery(limit=_FILES), run_id=at.run_id), ""
+        return at.ask(calls.files, PageQuery(limit=_MAX_FILES_SHOWN), run_id=at.run_id), ""
     except StoreUnavailableError as error:
         return None, error.message
 
@@ -352,7 +355,7 @@ def _calls(at: PageRequest, run: Manifest) -> Sequence[DrawnCall]:
     """Return the first recorded calls of the step that it is at, as many as bars can show."""
     if not run.position.recorded_calls:
         return ()
-    found = at.ask(calls.once, PageQuery(limit=_TICKS), run_id=at.run_id)
+    found = at.ask(calls.once, PageQuery(limit=_MAX_CALLS_DRAWN), run_id=at.run_id)
     return [DrawnCall(one.step, one.trial, one.key, one.at, one.spend) for one in found.calls]
 
 

@@ -43,7 +43,7 @@ _RETRY: Final = RetryConfig(
     max_doublings=6,
 )
 _THREADS: Final = 32
-_POLL_S: Final = 0.05
+_DRAIN_POLL_S: Final = 0.05
 
 
 class EventsDouble(Delivering):
@@ -69,7 +69,7 @@ class EventsDouble(Delivering):
         """
         over_at = time.monotonic() + seconds
         while not self.is_idle() and time.monotonic() < over_at and not at_once():
-            time.sleep(_POLL_S)
+            time.sleep(_DRAIN_POLL_S)
         self._dispatcher.close()
 
     def is_idle(self) -> bool:

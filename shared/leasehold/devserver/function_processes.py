@@ -36,7 +36,7 @@ _HOST: Final = "127.0.0.1"
 _BACKLOG: Final = 2048  # as gunicorn has it
 #: Below those that Linux, macOS and Windows give to connections, and to who asks for any port.
 _NOT_GIVEN: Final = range(20_000, 32_768)
-_POLL_S: Final = 0.05
+_SERVER_POLL_S: Final = 0.05
 #: A server that drained ends its own workers; this much longer for one that cannot.
 _KILL_AFTER_DRAIN_S: Final = 1.0
 
@@ -112,9 +112,9 @@ class FunctionProcesses:
         """
         while time.monotonic() < deadline:
             servers = list(self._servers)
-            if servers and self._awaited(servers[-1]).wait(_POLL_S):
+            if servers and self._awaited(servers[-1]).wait(_SERVER_POLL_S):
                 return
-            if self._stopping.wait(0 if servers else _POLL_S):
+            if self._stopping.wait(0 if servers else _SERVER_POLL_S):
                 return
         raise self._unavailable(f"it does not answer within {START_TIMEOUT_S:g} s")
 
@@ -158,7 +158,7 @@ class FunctionProcesses:
             at_once: whether to stop waiting; called again and again.
         """
         for server in list(self._servers):
-            while not server.wait(_POLL_S) and not at_once():
+            while not server.wait(_SERVER_POLL_S) and not at_once():
                 if time.monotonic() > deadline:
                     self.report(f"{self.function.name} did not end in time and is killed")
                     break

@@ -21,7 +21,7 @@ _INDENT: Final = "  "
 #: Of one issue or detail, in characters; a record keeps shorter ones.
 _MAX_DETAIL_CHARS: Final = 1000
 #: So many runs are named that an event began.
-_RUNS: Final = 5
+_MAX_RUNS_NAMED: Final = 5
 
 
 #: Step, class, code and origin: what failed again in the same way is of the same kind.
@@ -244,8 +244,8 @@ def _children(event: TraceEvent) -> str:
     """Return the ids of the runs that it began; of many, of the first."""
     found = (event.model_extra or {}).get("runs")
     runs = [str(run_id) for run_id in found] if isinstance(found, list) else []
-    more = f" and {len(runs) - _RUNS} more" if len(runs) > _RUNS else ""
-    return f"{', '.join(runs[:_RUNS])}{more}"
+    more = f" and {len(runs) - _MAX_RUNS_NAMED} more" if len(runs) > _MAX_RUNS_NAMED else ""
+    return f"{', '.join(runs[:_MAX_RUNS_NAMED])}{more}"
 
 
 def has_trials(events: Iterable[TraceEvent]) -> bool:

@@ -8,7 +8,7 @@ from math import isfinite
 from typing import Final
 
 from leasehold.domain.checkpoint import KeptCounts, KeptValue
-from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest import MAX_RUN_ID_CHARS, Manifest
 from leasehold.domain.manifest_parts import Attempts, Lease, StepRecord
 from leasehold.domain.printable import counted, one_line
 from leasehold.domain.status import AttemptEnd, RunStatus
@@ -199,7 +199,6 @@ def _why(run: Manifest) -> str | None:
 # A run that moves in one line of a table: where it stands, how far it is, when it was heard of.
 
 
-_MAX_ID: Final = 128
 _MAX_STATE_CHARS: Final = 80
 _MAX_NAME_CHARS: Final = 40
 _MAX_MESSAGE_CHARS: Final = 200
@@ -236,7 +235,7 @@ class RunLine:
 def run_line(run: Summary, now: datetime) -> RunLine:
     """Return the line of a run."""
     return RunLine(
-        run_id=one_line(run.run_id, _MAX_ID),
+        run_id=one_line(run.run_id, MAX_RUN_ID_CHARS),
         pipeline=one_line(run.pipeline, _MAX_NAME_CHARS),
         state=state_and_reason(run),
         step=one_line(run.current_step, _MAX_NAME_CHARS),

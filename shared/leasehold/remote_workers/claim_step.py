@@ -46,7 +46,7 @@ from leasehold.services.worker_notes import note_asked, steps_known_elsewhere
 #: How many waiting runs are read in one query.
 RUNS_PER_QUERY: Final = 10
 #: How many of them are tried at most: a worker that lost all of them to others asks again.
-TRIED: Final = 30
+MAX_RUNS_TRIED: Final = 30
 #: Runs that cannot be read, or whose values cannot, are passed over for this time at most.
 MAX_SEARCH_S: Final = 5.0
 #: How often what a step is given is loaded anew, because the run moved on meanwhile.
@@ -249,7 +249,7 @@ def _waiting(engine: Engine, step_type: str, until: float) -> Iterator[KnownRun]
                 continue
             readable += 1
             yield KnownRun(run, found)
-        if readable >= TRIED or engine.clock.monotonic() >= until:
+        if readable >= MAX_RUNS_TRIED or engine.clock.monotonic() >= until:
             break
     if unreadable:
         engine.listeners.log(

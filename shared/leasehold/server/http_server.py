@@ -65,11 +65,11 @@ _MAX_CONNECTIONS: Final = 1000
 _SPARE: Final = 64
 #: So much of its answers the system keeps for a connection, which else takes megabytes of them:
 #: who reads nothing would have a score of requests answered.
-_SENT: Final = 128 * 1024
+_SEND_BUFFER_BYTES: Final = 128 * 1024
 _UNLIMITED: Final = 2**62
 #: A body in chunks is read so much at a time: the time of that grows with its square. For their
 #: lengths, and for what follows the last one, there are so many bytes, and an eighth of the body.
-_PIECE: Final = 4 * 1024
+_PIECE_BYTES: Final = 4 * 1024
 _MAX_FRAMING_BYTES: Final = 64 * 1024
 _DROP_BYTES: Final = 64 * 1024
 _TURN_S: Final = 1.0
@@ -262,7 +262,7 @@ class _Request(HTTPRequestParser):  # type: ignore[misc] # waitress has no types
     def _received_chunks(self, data: bytes) -> int:
         used = 0
         while used < len(data) and not self.completed:
-            used += super().received(data[used : used + _PIECE])
+            used += super().received(data[used : used + _PIECE_BYTES])
             self._check_chunks()
         return used
 
@@ -531,7 +531,9 @@ class _Server(TcpWSGIServer):  # type: ignore[misc] # waitress has no types
             max_request_body_size=_UNLIMITED,  # `body_limit` says it
             recv_bytes=_DROP_BYTES,
         )
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SENT)  # each connection has it
+        listener.setsockopt(
+            socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES
+        )  # each connection has it
         threads, self._of_health = ThreadedTaskDispatcher(), ThreadedTaskDispatcher()
         threads.set_thread_count(THREADS)
         self._of_health.set_thread_count(1)

@@ -59,7 +59,7 @@ from leasehold.services.paging import SCAN_PAGE, WHOLE_RUNS, scan
 #: So many of these documents are kept here, as lanes take their items in order.
 _MAX_CHUNKS_KEPT: Final = 64
 #: So many items or children are named to people.
-_NAMED: Final = 5
+_MAX_ITEMS_NAMED: Final = 5
 
 
 def at_place(engine: Engine, attempt: Attempt, place: Place, read: Callable[[], str]) -> Result:
@@ -415,8 +415,8 @@ def _sized(run: Manifest, output: str, status: str = "SUCCESS") -> Result:
 
 def _named(names: Sequence[str]) -> str:
     """Return some names, and how many more there are."""
-    more = len(names) - _NAMED
-    return ", ".join([*names[:_NAMED], *([f"{more} more"] if more > 0 else [])])
+    more = len(names) - _MAX_ITEMS_NAMED
+    return ", ".join([*names[:_MAX_ITEMS_NAMED], *([f"{more} more"] if more > 0 else [])])
 
 
 # The question whether the children of a run are through.

@@ -122,7 +122,7 @@ def count_side_by_side(engine: Engine, asked: Mapping[str, tuple[Query, int]]) -
 
 
 #: The newest runs that are looked at, as their attempts have no index.
-NEWEST: Final = 200
+MAX_RUNS_SUMMED: Final = 200
 
 _A_MOMENT: Final = timedelta(microseconds=1)
 _SPENDING: Final = ("pipeline", "spentBefore")
@@ -151,7 +151,7 @@ class Figures:
     attempts: Mapping[str, int]
     deliveries: Mapping[str, int]
     spend: Mapping[str, Spend]
-    looked_at: int = NEWEST
+    looked_at: int = MAX_RUNS_SUMMED
 
 
 def read_figures(engine: Engine) -> Figures:
@@ -189,7 +189,7 @@ def read_figures(engine: Engine) -> Figures:
 def _newest(engine: Engine) -> Query:
     names = engine.catalog.place_names
     of_steps = (f"steps.{name}.{field}" for name in names for field in ("attempts", "spend"))
-    return replace(runs_query(), limit=NEWEST, fields=(*_OWNED, *_SPENDING, *of_steps))
+    return replace(runs_query(), limit=MAX_RUNS_SUMMED, fields=(*_OWNED, *_SPENDING, *of_steps))
 
 
 def _due(shard: int, below: datetime) -> Query:

@@ -53,7 +53,7 @@ MAX_RUNS_SEARCHED: Final = 2000
 READS_A_DELIVERY: Final = 10
 
 #: How many runs are read at once to be summaries.
-SUMMARIES: Final = 100
+SUMMARIES_PER_READ: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ def list_summaries(
 
     heads = _Heads(engine, () if wanted.trouble is None else TROUBLE_PATHS)
     runs = _Runs(engine, heads, wanted)
-    return _list(runs, limit=limit, page_token=page_token, read=read, most=SUMMARIES)
+    return _list(runs, limit=limit, page_token=page_token, read=read, most=SUMMARIES_PER_READ)
 
 
 def list_runs(

@@ -43,7 +43,7 @@ from leasehold.services.request_bounds import (
 )
 
 #: Of so many pipelines it is known that their code is there, and fits.
-_PIPELINES: Final = 1000
+_MAX_PIPELINES_CHECKED: Final = 1000
 
 _Start = Callable[[Manifest | None, datetime], Change]
 
@@ -216,7 +216,7 @@ def checked_input(engine: Engine, pipeline: PipelineEntry, value: Any) -> str:
     return text
 
 
-@functools.lru_cache(maxsize=_PIPELINES)
+@functools.lru_cache(maxsize=_MAX_PIPELINES_CHECKED)
 def _check_code(catalog: Catalog, checks: HandlerChecks, pipeline: PipelineEntry) -> None:
     """Raise where code of a pipeline is missing or does not fit; what is found stays imported."""
     entries = [catalog.steps[step] for step in pipeline.step_types]

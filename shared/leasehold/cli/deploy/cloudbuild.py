@@ -58,7 +58,7 @@ _NAMES: Final[Mapping[str, str]] = {"pipeline": "SMOKE_PIPELINE", "text": "SMOKE
 MACHINE: Final = "E2_HIGHCPU_8"
 
 #: A gate takes minutes, and so does the build of an image that each deploy waits for.
-TIMEOUT_S: Final = 6600
+BUILD_TIMEOUT_S: Final = 6600
 GATE_TIMEOUT_S: Final = 3000
 DEPLOY_TIMEOUT_S: Final = 1800
 UPDATE_TIMEOUT_S: Final = 300
@@ -102,7 +102,7 @@ def build(tables: Tables, *, has_gate: bool = False) -> dict[str, Any]:
         "substitutions": {each.name: each.default for each in substitutions(tables)},
         "serviceAccount": f"projects/$PROJECT_ID/serviceAccounts/{_email(DEPLOYER)}",
         "options": {"logging": "CLOUD_LOGGING_ONLY", "machineType": MACHINE},
-        "timeout": _seconds(TIMEOUT_S),
+        "timeout": _seconds(BUILD_TIMEOUT_S),
     }
 
 

@@ -166,7 +166,7 @@ MIN_RETRY_WAIT: Final = timedelta(seconds=10)
 MAX_RETRY_WAIT: Final = timedelta(seconds=600)
 #: After so many deliveries, over two hours, a message is given up. It was a hint: what it is about
 #: stands in the store, and the sweep publishes again what is due.
-ATTEMPTS: Final = 20
+MAX_DELIVERY_ATTEMPTS: Final = 20
 #: What Pub/Sub waits for an answer where no time is set; Eventarc may leave it at that.
 #: https://github.com/hashicorp/terraform-provider-google/issues/17701
 _UNSAID_ACK_S: Final = 10
@@ -182,7 +182,7 @@ class EventSubscription:
 
     clients: GoogleClients
     installation: Installation
-    attempts: int = ATTEMPTS
+    attempts: int = MAX_DELIVERY_ATTEMPTS
     kind = "event subscription"
 
     @property

@@ -15,7 +15,7 @@ from leasehold.errors import AgentClientError, LeaseholdError, PermanentError
 from leasehold.worker.failures.error_chain import MAX_GROUP_LEVELS, came_from, leaves_of
 
 #: How many errors of a chain, and how many headers of an answer, are looked at.
-_MAX_SEARCHED: Final = 100
+_MAX_ERRORS_SEARCHED: Final = 100
 #: The code of an error that says that a provider takes no more for now.
 RATE_LIMITED: Final = "rate_limited"
 #: Where the errors of client libraries have the status of an answer.
@@ -76,7 +76,7 @@ def wait_of_rate_limit(error: BaseException) -> float | None:
 
 def _is_rate_limited(error: BaseException, seen: set[int], depth: int) -> bool:
     current: BaseException | None = error
-    while current is not None and id(current) not in seen and len(seen) < _MAX_SEARCHED:
+    while current is not None and id(current) not in seen and len(seen) < _MAX_ERRORS_SEARCHED:
         seen.add(id(current))
         if isinstance(current, BaseExceptionGroup):
             members = list(leaves_of(current)) if depth < MAX_GROUP_LEVELS else []
@@ -98,7 +98,7 @@ def _is_limit(error: BaseException) -> bool:
 
 def _wait_of(error: BaseException, seen: set[int], depth: int) -> float | None:
     current: BaseException | None = error
-    while current is not None and id(current) not in seen and len(seen) < _MAX_SEARCHED:
+    while current is not None and id(current) not in seen and len(seen) < _MAX_ERRORS_SEARCHED:
         seen.add(id(current))
         if (seconds := _retry_after(current, seen, depth)) is not None:
             return seconds
@@ -162,7 +162,7 @@ def _header(headers: Any, name: str) -> str | None:
     """Return a header whose name is written in any case; None: it is not there, or no text."""
     found = headers.get(name)
     if found is None:
-        pairs = islice(headers.items(), _MAX_SEARCHED)
+        pairs = islice(headers.items(), _MAX_ERRORS_SEARCHED)
         found = next((value for key, value in pairs if str(key).lower() == name), None)
     text = found.decode("latin-1") if isinstance(found, bytes) else found
     return text if isinstance(text, str) and len(text) <= _MAX_TIME_CHARS else None

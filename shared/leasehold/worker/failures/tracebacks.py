@@ -420,7 +420,7 @@ _NAMED: Final = re.compile(
     r"""(?:["']\s{0,3},|["']?\]?\s{0,3}(?::[\w.\[\], |]{1,60})?(?::=|[=!]=|[=:(]))"""
     r"""\s{0,3}[\[({]?\s{0,3}\Z"""
 )
-_BEFORE: Final = 120  # characters before a literal
+_BEFORE_CHARS: Final = 120  # characters before a literal
 
 #: What begins and ends a text of several lines.
 _MARKS: Final = ('"""', "'''")
@@ -449,11 +449,11 @@ def _spans_of_text(line: str) -> Iterator[Span]:
 
 
 def _spans(line: str, before: Sequence[str]) -> Iterator[Span]:
-    named_before = before[-1].rstrip()[-_BEFORE:] + " " if before else ""
+    named_before = before[-1].rstrip()[-_BEFORE_CHARS:] + " " if before else ""
     text, at = named_before + line, len(named_before)
     for found in _LITERAL.finditer(text, at):
         start_of_literal = found.start() - at
-        named = _NAMED.search(text, max(0, found.start() - _BEFORE), found.start())
+        named = _NAMED.search(text, max(0, found.start() - _BEFORE_CHARS), found.start())
         if named and hides(named["name"], found[0]):
             yield start_of_literal, found.end() - at
             continue

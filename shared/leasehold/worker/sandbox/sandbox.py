@@ -41,7 +41,7 @@ _PROCESS_PATIENCE_S: Final = 10.0
 
 #: A step whose process was lost with its fork server so often, in a row, has one of its own next:
 #: then no other attempt is lost with it, and the cause is known.
-_LOST: Final = 2
+_LOST_BEFORE_ALONE: Final = 2
 _MAX_NAMES_KEPT: Final = 1000
 
 #: A process that has served others, and does not begin within so many seconds, is replaced.
@@ -94,7 +94,7 @@ class Sandbox:
         Raises:
             ForkServerError, OSError: there is no process, or no descriptor, to be had.
         """
-        is_alone = self._lost[_name_of(held)] >= _LOST
+        is_alone = self._lost[_name_of(held)] >= _LOST_BEFORE_ALONE
         purpose = Purpose.of(step) if _is_reused(step) and not is_alone else None
         work = _Work(held, step, given, calls, purpose)
         with self._children_for(is_alone) as children:

@@ -18,8 +18,8 @@ _HEADING: Final = "The thread of the handler (most recent call last):"
 _INDENT: Final = "  "
 
 #: The first calls say how it got there, the last ones where it is.
-_FIRST: Final = 10
-_LAST: Final = 30
+_FIRST_FRAMES: Final = 10
+_LAST_FRAMES: Final = 30
 _MAX_ORIGIN_CHARS: Final = 400
 #: A thread that recurses has many calls; the most recent say where it is.
 _MAX_CALLS: Final = 2000
@@ -76,11 +76,11 @@ def _text_of(frames: list[Frame]) -> str:
     from leasehold.worker.failures.tracebacks import frame_text  # noqa: PLC0415
 
     redaction = Redaction()
-    left_out = max(0, len(frames) - _FIRST - _LAST)
-    shown = [frame_text(frame, redaction, _INDENT) for frame in frames[:_FIRST]]
+    left_out = max(0, len(frames) - _FIRST_FRAMES - _LAST_FRAMES)
+    shown = [frame_text(frame, redaction, _INDENT) for frame in frames[:_FIRST_FRAMES]]
     if left_out:
         shown.append(f"{_INDENT}[{left_out} frames left out]")
-    shown += [frame_text(frame, redaction, _INDENT) for frame in frames[_FIRST + left_out :]]
+    shown += [frame_text(frame, redaction, _INDENT) for frame in frames[_FIRST_FRAMES + left_out :]]
     while sum(len(text.encode()) + 1 for text in [_HEADING, *shown]) > MAX_STACKS_BYTES:
         del shown[0]  # the last ones say most
     return "\n".join([_HEADING, *shown])

@@ -91,7 +91,7 @@ _WORKERS_MARGIN_S: Final = 2.0
 _READ_BYTES: Final = 256 * 1024
 _WAKES: Final = 4096
 #: A body up to this length goes with its header in one piece.
-_SHORT: Final = 32 * 1024
+_SHORT_BYTES: Final = 32 * 1024
 #: So many messages wait to be written; who has a further one waits.
 _MAX_MESSAGES_UNWRITTEN: Final = 256
 
@@ -242,7 +242,7 @@ class Link:
         self._waker = waker
 
     def _is_sent_at_once(self, message: Message, body: bytes | memoryview) -> bool:
-        if len(body) > _SHORT:
+        if len(body) > _SHORT_BYTES:
             return False
         frame = encoded(message, body) + bytes(body)
         with self._sending:

@@ -105,7 +105,7 @@ class FrameReader:
 
 _READ_BYTES: Final = 64 * 1024
 #: A body up to this length goes with its header in one piece.
-_SHORT: Final = 32 * 1024
+_SHORT_BYTES: Final = 32 * 1024
 #: At a time: more than the socket holds, so what a child said before it ended is all there.
 _MAX_READS: Final = 64
 #: With more than this on its way to a child that does not take it, nothing more is heard of it.
@@ -149,7 +149,9 @@ class Channel:
     def send(self, message: Message, body: bytes = b"") -> None:
         """Send a message, as far as the socket takes it now; `flush` sends the rest."""
         frame = encoded(message, body)
-        parts = (frame, body) if len(body) > _SHORT else (frame + body,)  # a child wakes for each
+        parts = (
+            (frame, body) if len(body) > _SHORT_BYTES else (frame + body,)
+        )  # a child wakes for each
         for part in parts:
             self._unsent.append(memoryview(part))
             self._unsent_bytes += len(part)
