@@ -654,6 +654,12 @@ STORIES: Final[Mapping[str, tuple[Limit, ...]]] = {
             "the rest is cut",
             "characters",
         ),
+        Limit(
+            "what a channel of your own calls a message",
+            "domain/delivery.py MAX_MESSAGE_ID_CHARS",
+            "the rest is cut",
+            "characters",
+        ),
         Limit("one send", "PIPELINE_DELIVERY_TIMEOUT_S", "it is tried again"),
         Limit(
             "all tries", "PIPELINE_DELIVERY_GIVE_UP_S", "the message is given up, with the reason"

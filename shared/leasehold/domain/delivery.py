@@ -31,6 +31,8 @@ MAX_SUMMARY_CHARS: Final = 300
 MAX_OUTPUT_SUMMARY_CHARS: Final = 500
 MAX_DELIVERY_DETAIL_CHARS: Final = 500
 MAX_DELIVERY_REASON_CHARS: Final = 100
+#: Characters of what a provider calls a message.
+MAX_MESSAGE_ID_CHARS: Final = 200
 
 _MAX_ID_SHOWN_CHARS: Final = 128
 _OCCURRENCE: Final = re.compile(r"\d{1,19}(\.\d{1,9})?", re.ASCII)

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Final
 
 from leasehold.bounded_calls import MAX_LATE_CALLS, BoundedCalls
+from leasehold.domain.delivery import MAX_MESSAGE_ID_CHARS
 from leasehold.domain.event_message import EventMessage
 from leasehold.domain.printable import printable
 from leasehold.errors import (
@@ -30,7 +31,6 @@ from leasehold.worker.failures.kept_text import cut, try_text
 TIMEOUT_GRACE_S: Final = 0.5
 
 MAX_ERROR_CHARS: Final = 300
-MAX_MESSAGE_ID_CHARS: Final = 200
 _MAX_SEARCHED_CHARS: Final = 4000
 _MAX_RETRY_AFTER_S: Final = 10.0**9
 

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from leasehold.adapters.channels.bounded_call import BoundedCall
 from leasehold.adapters.channels.variables import Variables
 from leasehold.domain.announcement import Priority
-from leasehold.domain.delivery import Delivery
+from leasehold.domain.delivery import MAX_MESSAGE_ID_CHARS, Delivery
 from leasehold.domain.event_message import EventMessage, announced_facts
 from leasehold.domain.printable import printable
 from leasehold.errors import ChannelUnavailableError, MissingExtraError, SenderNotFoundError
@@ -136,8 +136,6 @@ class ChannelOpener:
 #: What is called: it gets the message and the seconds that it has.
 Send = Callable[[Mapping[str, Any], float], object]
 
-_MAX_MESSAGE_ID_CHARS: Final = 200
-
 
 class CustomSender:
     """Calls a function with each announcement.
@@ -170,7 +168,7 @@ class CustomSender:
         message = EventMessage(delivery).content(self._base_url)
         call.begin_sending()
         name = function(message, call.seconds_left())
-        return printable(name[:_MAX_MESSAGE_ID_CHARS]) if isinstance(name, str) else None
+        return printable(name[:MAX_MESSAGE_ID_CHARS]) if isinstance(name, str) else None
 
 
 # Announcements as lines of the structured log.
