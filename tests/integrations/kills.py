@@ -10,18 +10,14 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Final
 
 from leasehold import PipelineEntry, Registry, RetryPolicy, StepDispatchEntry
-from leasehold.bootstrap import boot, load_catalog
 from leasehold.domain.manifest import Manifest
 from leasehold.integrations.prices import Price
-from leasehold.ports.documents import Documents
 from leasehold.services.engine import Engine
 from leasehold.services.execute_step import Hint, execute_step
 from leasehold.services.read_runs import get_run
@@ -141,19 +137,6 @@ def pipelines_of(steps: Registry[StepDispatchEntry]) -> Registry[PipelineEntry]:
     """Return a pipeline of each step, of the same name."""
     names = [step.step_type for step in steps]
     return Registry("pipelines", [PipelineEntry(name=name, steps=(name,)) for name in names])
-
-
-@contextmanager
-def engine_of(catalog: ModuleType | str, documents: Documents, folder: Path) -> Iterator[Engine]:
-    """Open an engine on a store, whose handlers run in processes of their own."""
-    name = catalog if isinstance(catalog, str) else catalog.__name__
-    settings = {"LEASEHOLD_ARTIFACTS": f"file://{folder}/artifacts"}
-    bundle = boot(settings, catalog=load_catalog(name), documents=documents)
-    try:
-        yield bundle.engine
-    finally:
-        bundle.processes.close()
-        bundle.engine.leases.close()
 
 
 def start(engine: Engine, pipeline: str, given: dict[str, Any]) -> str:

@@ -18,7 +18,8 @@ from leasehold.services.engine import Engine
 from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.read_runs import timeline_of
 from tests.integrations.conftest import HERE
-from tests.integrations.kills import Deeds, attempt, blocked, engine_of, settled, start
+from tests.integrations.kills import Deeds, attempt, blocked, settled, start
+from tests.worlds.engines import engine_on_store
 
 pytestmark = [pytest.mark.sandboxed, pytest.mark.one_store]
 
@@ -48,7 +49,8 @@ DEPLOYED: Final = [
 
 @pytest.fixture(scope="module")
 def engine(documents: Documents, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    with engine_of(answering, documents, tmp_path_factory.mktemp("artifacts")) as engine:
+    folder = tmp_path_factory.mktemp("artifacts")
+    with engine_on_store(documents, folder, answering, LEASEHOLD_ISOLATION="") as engine:
         yield engine
 
 

@@ -20,13 +20,13 @@ from tests.api.testing import letters
 WORDS = {"words": ["one"]}
 CHANNELS = Registry("channels", [LogChannel(name="ops"), LogChannel(name="sales")])
 
+pytestmark = pytest.mark.catalog(Catalog(letters.STEPS, letters.PIPELINES, letters.GATES, CHANNELS))
+
 
 @pytest.fixture
-def engine(tmp_path: Path) -> Iterator[InProcessEngine]:
-    catalog = Catalog(letters.STEPS, letters.PIPELINES, letters.GATES, CHANNELS)
-    with testing.engine(catalog, tmp_path) as engine:
-        yield engine
-        assert engine.faults.pending == []
+def engine(engine: InProcessEngine) -> Iterator[InProcessEngine]:
+    yield engine
+    assert engine.faults.pending == []
 
 
 def told(engine: InProcessEngine) -> list[tuple[str, str]]:
