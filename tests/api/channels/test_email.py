@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from email.message import EmailMessage, Message
 from email.parser import BytesParser
 from email.policy import SMTP
-from email.policy import SMTP as POLICY
 from typing import Any
 
 import pytest
@@ -63,7 +62,7 @@ class MailServer:
     ) -> str:
         content = envelope.content
         assert isinstance(content, bytes)
-        self.mails.append(BytesParser(policy=POLICY).parsebytes(content))
+        self.mails.append(BytesParser(policy=SMTP).parsebytes(content))
         self.recipients.append(envelope.rcpt_tos)
         if self.breaks_off:
             server.transport.abort()
