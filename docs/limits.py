@@ -435,6 +435,12 @@ STORIES: Final[Mapping[str, tuple[Limit, ...]]] = {
             "issues",
         ),
         Limit(
+            "the detail of an event, such as why an attempt ended",
+            "domain/trace.py MAX_DETAIL_CHARS",
+            "the rest is cut",
+            "characters",
+        ),
+        Limit(
             "the stacks of an attempt that was ended",
             "domain/lifecycle/termination.py MAX_STACKS_BYTES",
             "the rest is cut",

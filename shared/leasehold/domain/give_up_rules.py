@@ -18,9 +18,9 @@ from leasehold.domain.dispatch import Rules
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.printable import counted
 from leasehold.domain.status import DeadLetterReason, RunStatus
+from leasehold.domain.trace import MAX_DETAIL_CHARS
 from leasehold.frozen import dataclass
 
-_MAX_DETAIL_CHARS: Final = 500
 _MAX_SILENCES: Final = 1
 
 
@@ -73,7 +73,7 @@ def _permanent(manifest: Manifest, now: datetime, rules: Rules) -> str | None:  
     error = manifest.error
     if error is None or not error.permanent:
         return None
-    return f"{error.type}: {error.message}"[:_MAX_DETAIL_CHARS]
+    return f"{error.type}: {error.message}"[:MAX_DETAIL_CHARS]
 
 
 def _out_of_retries(manifest: Manifest, now: datetime, rules: Rules) -> str | None:  # noqa: ARG001
@@ -101,7 +101,7 @@ def _too_many_failures(manifest: Manifest, now: datetime, rules: Rules) -> str |
 
 def _last_error(manifest: Manifest) -> str:
     error = manifest.error
-    return "" if error is None else f"; last: {error.type}: {error.message}"[:_MAX_DETAIL_CHARS]
+    return "" if error is None else f"; last: {error.type}: {error.message}"[:MAX_DETAIL_CHARS]
 
 
 def _stuck(manifest: Manifest, now: datetime, rules: Rules) -> str | None:  # noqa: ARG001

@@ -18,6 +18,9 @@ from pydantic.alias_generators import to_camel
 from leasehold.domain.manifest import Manifest, to_document
 from leasehold.domain.stored import Document, Ref, Stored, Write
 
+#: Characters of the detail of an event, and so of why an attempt or a run ended.
+MAX_DETAIL_CHARS: Final = 500
+
 
 class TraceType(StrEnum):
     """All trace events. Planned ones are derived from the manifest, the others are stored."""

@@ -17,7 +17,7 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome
 from leasehold.domain.stored import replace
 from leasehold.domain.timestamps import time_or_date
-from leasehold.domain.trace import TraceType, run_mark
+from leasehold.domain.trace import MAX_DETAIL_CHARS, TraceType, run_mark
 from leasehold.errors import NotAllowedError
 
 #: When a run may be purged, in words.
@@ -75,9 +75,6 @@ def _is_before(at: object, then: datetime) -> bool:
 # The archive of an ended run: what came of a try. Once all of it is done, the run owes nothing.
 
 
-_MAX_DETAIL_CHARS: Final = 500
-
-
 def note_archive(
     manifest: Manifest,
     now: datetime,
@@ -106,7 +103,7 @@ def note_archive(
     draft = Draft(manifest, now, rules)
     for step, why in failed.items():
         if step not in archive.failed:
-            draft.trace(TraceType.ARCHIVE_FAILED, reason=step, detail=why[:_MAX_DETAIL_CHARS])
+            draft.trace(TraceType.ARCHIVE_FAILED, reason=step, detail=why[:MAX_DETAIL_CHARS])
     if failed or not is_over:
         later = replace(archive, failed=tuple(failed))
     elif again_at := _may_be_written_until(manifest, now):

@@ -19,12 +19,11 @@ from leasehold.domain.manifest_parts import Block, ErrorRecord, Lease
 from leasehold.domain.retry import is_listed
 from leasehold.domain.status import Outcome, RunEvent, RunStatus, Termination, after
 from leasehold.domain.stored import replace
-from leasehold.domain.trace import TraceType
+from leasehold.domain.trace import MAX_DETAIL_CHARS, TraceType
 from leasehold.errors import DispatchDeadlineError, SilenceLimitError
 
 #: What an attempt did when it was ended, at most: as the traceback of one that raised.
 MAX_STACKS_BYTES: Final = 8 * 1024
-_MAX_DETAIL_CHARS: Final = 500
 
 GONE: Final = "The holder's process is gone."
 SHUT_DOWN: Final = "SIGTERM: the instance was shut down; the lease was released."
@@ -48,7 +47,7 @@ def trace_termination(
     draft.trace(
         TraceType.STEP_TERMINATED,
         reason=str(reason),
-        detail=detail[:_MAX_DETAIL_CHARS],
+        detail=detail[:MAX_DETAIL_CHARS],
         holder=lease.holder,
         last_heartbeat_at=draft.position.heartbeat_at,
         lease_expires_at=lease.expires_at,

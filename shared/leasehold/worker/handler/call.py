@@ -32,6 +32,7 @@ from leasehold.domain.result import (
 from leasehold.domain.signal import MAX_MODEL_PATH_CHARS, MAX_REFUSAL_CHARS
 from leasehold.domain.status import BlockCode, Termination
 from leasehold.domain.stored import replace
+from leasehold.domain.trace import MAX_DETAIL_CHARS
 from leasehold.errors import (
     BudgetExceededError,
     ContinuedError,
@@ -65,7 +66,6 @@ from leasehold.worker.stopping.system_signals import (
 #: A server that is to quit raises SystemExit in the main thread; the signal is noted within
 #: this time.
 _SIGNAL_NOTED_S: Final = 0.2
-_MAX_DETAIL_CHARS: Final = 500
 _MAX_VALUE_SHOWN_CHARS: Final = 100
 
 
@@ -293,11 +293,11 @@ def _short_of(error: BaseException) -> Deferred | None:
     is_thread = isinstance(shortage, RuntimeError)
     reason = Termination.THREAD_UNAVAILABLE if is_thread else Termination.PROCESS_UNAVAILABLE
     what = str(shortage) or f"no memory ({type(shortage).__name__})"
-    return Deferred(reason, safe_text(what, _MAX_DETAIL_CHARS))
+    return Deferred(reason, safe_text(what, MAX_DETAIL_CHARS))
 
 
 def _deferred_by(outage: StoreUnavailableError) -> Deferred:
-    return Deferred(Termination.STORE_UNAVAILABLE, safe_text(outage.message, _MAX_DETAIL_CHARS))
+    return Deferred(Termination.STORE_UNAVAILABLE, safe_text(outage.message, MAX_DETAIL_CHARS))
 
 
 class InlineRunner:

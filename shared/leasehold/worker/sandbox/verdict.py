@@ -22,6 +22,7 @@ from leasehold.domain.result import (
 )
 from leasehold.domain.status import BlockCode, Termination
 from leasehold.domain.stored import replace
+from leasehold.domain.trace import MAX_DETAIL_CHARS
 from leasehold.errors import (
     AgentTimeoutError,
     DispatchDeadlineError,
@@ -52,7 +53,6 @@ _MIB: Final = 1024 * 1024
 _MAX_PRINTED_CHARS: Final = 2000
 _PRINTED_LINES: Final = 5
 _MAX_PROBLEM_CHARS: Final = 300
-_MAX_DETAIL_CHARS: Final = 500
 
 _NOT_SEEN: Final = "The process that starts handlers ended, and the handler with it."
 _BEFORE_IT_BEGAN: Final = "The process ended before the handler was called"
@@ -144,11 +144,11 @@ class _Verdict:
                 check_json(output)
                 return Finished(output, status, summary, skip_to)
             case DeferredNote(reason=reason, detail=detail):
-                return Deferred(reason, safe_text(detail, _MAX_DETAIL_CHARS))
+                return Deferred(reason, safe_text(detail, MAX_DETAIL_CHARS))
             case ContinuedNote(at_checkpoint=at_checkpoint, over_budget=over):
                 is_to_stop = self._held.stop.is_requested  # then that is why it ends
                 wanted = None if note.wanted is None else note.wanted.to_request()
-                continued = Continued(at_checkpoint, safe_text(over, _MAX_DETAIL_CHARS), wanted)
+                continued = Continued(at_checkpoint, safe_text(over, MAX_DETAIL_CHARS), wanted)
                 return self._stopped() if is_to_stop else continued
             case UnableNote(code=code):
                 return Unable(code, record_of_child(body))
@@ -202,7 +202,7 @@ class _Verdict:
         """Return what it comes to that the engine's own code could not go on, with what it said."""
         said = self._attempt.prints.last_lines.strip().rpartition("\n")[2]
         detail = f"{_BEFORE_IT_BEGAN}: {said}" if said else f"{_BEFORE_IT_BEGAN}."
-        return Deferred(Termination.PROCESS_UNAVAILABLE, safe_text(detail, _MAX_DETAIL_CHARS))
+        return Deferred(Termination.PROCESS_UNAVAILABLE, safe_text(detail, MAX_DETAIL_CHARS))
 
     def _stopped(self) -> Stopped:
         return Stopped(self._held.stop.reason or Termination.INSTANCE_SHUTDOWN)
@@ -234,7 +234,7 @@ class _Verdict:
         outage = self._held.outage
         if outage is not None and reason is not Termination.MEMORY_LIMIT_EXCEEDED:
             return Deferred(
-                Termination.STORE_UNAVAILABLE, safe_text(outage.message, _MAX_DETAIL_CHARS)
+                Termination.STORE_UNAVAILABLE, safe_text(outage.message, MAX_DETAIL_CHARS)
             )
         stacks = self._attempt.stacks
         record = replace(ErrorRecord.of(self._error_of(reason)), origin=stacks.origin())
