@@ -70,7 +70,7 @@ class AttemptFacts(NamedTuple):
             run.position.trial,
             hard_s=run.position.dispatch.timeout_ms / 1000,
             cleanup_s=run.position.dispatch.cleanup.total_seconds(),
-            furthest=furthest_of(run),
+            furthest=furthest_of(run) if run.position.checkpoint else {},  # most have none
             has_checkpoint=run.position.checkpoint is not None,
             has_budget=bool(run.budget or run.position.dispatch.budget),
             note=run.position.note,
