@@ -295,6 +295,7 @@ def test_a_person_pauses_and_signals_by_keyboard_alone(pages: Pages, keyboard: P
     press(tab, tab.locator("summary").filter(has_text="Pause it…"), "Enter")
     press(tab, tab.get_by_label("why"), "Enter", text="a holiday")
     expect(said).to_have_text("The schedule is paused: its times are skipped.")
+    pages.post("/schedules/nightly:resume", {})
 
     tab.goto("/registry")
     press(tab, tab.locator("summary").filter(has_text="Pause one, or all…"), "Enter")
