@@ -85,8 +85,7 @@ from leasehold.services.request_bounds import DEFAULT_PAGE_ITEMS
 #: How many runs a list reads at once.
 _RUNS_PER_PAGE: Final = 200
 
-#: A worker that lives has answered a request for a stack so long after a heartbeat; and how often
-#: to look whether it has.
+#: A live worker answers a request for a stack so soon after a heartbeat; and how often to look.
 _STACK_TIMEOUT_S: Final = 10.0
 _STACK_POLL_S: Final = 0.2
 
@@ -686,13 +685,11 @@ class Client:
         return self.call(calls.schedule, None, name=name)
 
     def pause_schedule(self, name: str, *, why: str) -> ScheduleResponse:
-        """Have the times of a schedule skipped, each with who paused it and why.
-
-        Raises as `schedule`.
+        """Have the times of a schedule skipped; raises as `schedule`.
 
         Args:
             name: of the schedule.
-            why: for people; it stands at each time that is skipped.
+            why: for people; it stands at each time that is skipped, with who paused it.
         """
         given = PauseScheduleBody.model_validate({"why": why})
         return self.call(calls.pause_schedule, given, name=name)
