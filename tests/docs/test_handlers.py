@@ -116,7 +116,7 @@ def test_a_gather_loses_the_calls_under_way_unless_it_waits_for_all(
         raise ConnectionError("busy")
 
     async def slow() -> int:
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.05 if waits_for_all else 30)
         return 1
 
     async def handler(ctx: StepContext) -> None:

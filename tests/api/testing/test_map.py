@@ -37,30 +37,39 @@ class Page(BaseModel):
 
 
 class Client:
-    """Counts its calls, and how many of them are under way at once."""
+    """Counts its calls, and how many are under way at once.
 
-    def __init__(self, takes: float = 0.0) -> None:
+    Args:
+        meet: each call ends once so many have been under way at once.
+    """
+
+    def __init__(self, meet: int = 1) -> None:
         self.calls: Counter[Any] = Counter()
         self.most = self._now = 0
-        self._takes = takes
+        self._meet, self._have_met = meet, threading.Event()
         self._counting = threading.Lock()
 
     def double(self, number: int) -> int:
+        self._begin(number)
+        assert self._have_met.wait(30)
+        return self._end(number)
+
+    async def adouble(self, number: int) -> int:
+        self._begin(number)
+        assert await asyncio.to_thread(self._have_met.wait, 30)
+        return self._end(number)
+
+    def _begin(self, number: int) -> None:
         with self._counting:
             self.calls[number] += 1
             self._now += 1
             self.most = max(self.most, self._now)
-        time.sleep(self._takes)
+            if self._now >= self._meet:
+                self._have_met.set()
+
+    def _end(self, number: int) -> int:
         with self._counting:
             self._now -= 1
-        return 2 * number
-
-    async def adouble(self, number: int) -> int:
-        self.calls[number] += 1
-        self._now += 1
-        self.most = max(self.most, self._now)
-        await asyncio.sleep(self._takes)
-        self._now -= 1
         return 2 * number
 
 
@@ -74,7 +83,7 @@ def ctx() -> Iterator[RecordingContext]:
 
 
 def test_results_are_in_the_order_of_the_items(ctx: RecordingContext) -> None:
-    client = Client(takes=0.005)
+    client = Client(meet=4)
 
     results = ctx.map(client.double, range(30), at_once=4)
 
@@ -85,7 +94,7 @@ def test_results_are_in_the_order_of_the_items(ctx: RecordingContext) -> None:
 
 @in_a_loop
 async def test_a_loop_makes_them_as_tasks(ctx: RecordingContext) -> None:
-    client = Client(takes=0.005)
+    client = Client(meet=4)
 
     results = await ctx.amap(client.adouble, range(30), at_once=4)
 
@@ -268,9 +277,7 @@ def _end_after_the_first(call: Callable[[int], int], time_left: float) -> dict[s
 
 
 def test_what_is_under_way_is_recorded_where_the_map_is_left() -> None:
-    client = Client(takes=0.1)
-
-    recorded = _end_after_the_first(lambda number: number and client.double(number), 30)
+    recorded = _end_after_the_first(lambda number: time.sleep(0.1 * number) or 2 * number, 30)
 
     assert sorted(recorded.values()) == [0, 2]
 
