@@ -33,7 +33,7 @@ _ALL: Final = (*CALLS, *LEASE_CALLS)
 _OTHER_ANSWERS: Final[Mapping[Any, str]] = {
     JsonValue: "any JSON value",
     bytes: "the bytes, as `application/octet-stream`",
-    PlainText: "a text, as [Prometheus](operations.md#prometheus) reads it",
+    PlainText: "a text, as [Prometheus](monitoring.md#prometheus) reads it",
     RunResponse: "the [manifest](manifest.md)",
 }
 _TYPES: Final[Mapping[str, str]] = {

@@ -31,7 +31,8 @@ from leasehold.web.serve_api import ROUTES
 from tests.worlds.shell import Shell
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGE = (DOCS / "operations.md").read_text() + (DOCS / "upgrades.md").read_text()
+NAMES = ("operations", "monitoring", "upgrades")
+PAGE = "".join((DOCS / f"{name}.md").read_text() for name in NAMES)
 LINES = [
     line.strip()
     for block in re.findall(r"^ *```sh\n(.*?)^ *```$", PAGE, re.MULTILINE | re.DOTALL)
@@ -194,7 +195,7 @@ def test_the_settings_say_the_waits_of_a_queue_on_this_machine_and_deployed() ->
     said = (DOCS / "settings.md").read_text()
 
     of_dev = f"{shortest.total_seconds():g} s to {longest.total_seconds():g} s"
-    assert f"[{of_dev} in `leasehold dev`, {first} s to {last} s deployed](operations.md#" in said
+    assert f"[{of_dev} in `leasehold dev`, {first} s to {last} s deployed](provisioning.md#" in said
 
 
 def store(ctx: StepContext, _: object) -> None:

@@ -141,7 +141,7 @@ def _run_id_of(task: HttpTask) -> str | None:
     return run_id if isinstance(run_id, str) else None
 
 
-#: The settings of its queues: those that docs/operations.md has a deployed queue get.
+#: The settings of its queues, which docs/provisioning.md has beside those of a deployed queue.
 QUEUES: Final = QueueSettings(
     RetryConfig(
         max_attempts=UNLIMITED,

@@ -9,7 +9,7 @@ from pathlib import Path
 from leasehold.deploy.resources.queue import numbers_of
 from leasehold.devserver.server import QUEUES
 
-DOCS = Path(__file__).parents[3] / "docs" / "operations.md"
+DOCS = Path(__file__).parents[3] / "docs" / "provisioning.md"
 SOON = timedelta(seconds=10)
 
 

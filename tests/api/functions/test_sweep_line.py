@@ -22,7 +22,7 @@ from leasehold.testing import FrozenClock, InProcessEngine
 from tests.worlds.catalogs.sample import PIPELINES, STEPS
 from tests.worlds.functions import Function
 
-DOCS = Path(__file__).parents[3] / "docs" / "operations.md"
+DOCS = Path(__file__).parents[3] / "docs" / "monitoring.md"
 
 
 class HasAll:

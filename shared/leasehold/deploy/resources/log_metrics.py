@@ -20,7 +20,7 @@ from leasehold.services.sweep import SWEEP_FINISHED
 
 # What is counted from the lines that functions log; docs/alerts.md has what each is good for.
 #
-# The lines are those of docs/operations.md: one line of JSON an event, which Cloud Run takes
+# The lines are those of docs/monitoring.md: one line of JSON an event, which Cloud Run takes
 # apart.
 
 
