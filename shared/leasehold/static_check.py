@@ -37,7 +37,6 @@ from leasehold.registry.channels import (
     FILE_SUFFIX,
     NO_CHANNELS,
     ChannelEntry,
-    CustomChannel,
     is_set,
     require_packages,
 )
@@ -319,7 +318,7 @@ def _summaries(file: str | None, pipelines: Registry[PipelineEntry]) -> Iterator
 def _channels(file: str | None, channels: Registry[ChannelEntry]) -> Iterator[Finding]:
     for channel in channels:
         try:
-            if isinstance(channel, CustomChannel):
+            if channel.function:
                 sender_of(channel)
         except SenderNotFoundError as error:
             yield _finding(error, _place_in(error) or _line_with(file, channel.name))

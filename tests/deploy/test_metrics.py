@@ -26,8 +26,8 @@ from leasehold import (
     StepDispatchEntry,
     testing,
 )
-from leasehold.adapters.channels.factory import LogSender
-from leasehold.bootstrap.boot import log_report
+from leasehold.adapters.channels import ChannelOpener
+from leasehold.bootstrap.boot import log_report, sender_of
 from leasehold.deploy.resources.log_metrics import METRICS, LogMetric
 from leasehold.logs.attempt import EVENTS_LOG
 from leasehold.logs.stderr_log import JsonFormatter
@@ -283,7 +283,8 @@ def test_what_a_channel_logs_of_a_blocked_run_is_no_wrong_deploy(
         run_id = engine.start("books", {"fails": "gate"}).run_id
         run = engine.run_until_settled(run_id)
         (delivery,) = deliveries_of_run(engine.engine, run)
-        LogSender(log_report, "http://127.0.0.1").send(delivery, timeout=1)
+        opener = ChannelOpener({}, engine.engine.clock, log_report, sender_of)
+        opener(LogChannel(name="log")).send(delivery, timeout=1)
 
     assert "RUN_BLOCKED" in [each["jsonPayload"]["event"] for each in log.entries]
     assert log.found_by(METRICS["wrong-deploys"]) == []

@@ -11,6 +11,7 @@ from pathlib import Path
 from leasehold.cli.init import AGENT_FILES, FILES
 from leasehold.registry.extras import EXTRAS
 from tests.worlds.clean_environment import ROOT
+from tests.worlds.deliveries import KINDS
 
 Built = tuple[Path, Path]
 
@@ -84,7 +85,9 @@ def test_who_installs_leasehold_gets_nothing_of_this_repositorys_pipeline(built:
 
 
 def test_every_extra_that_a_message_names_is_there(built: Built) -> None:
-    assert set(EXTRAS) <= set(metadata_of(built[1]).get_all("Provides-Extra", []))
+    of_channels = {kind.needs[0] for kind in KINDS if kind.needs}
+
+    assert {*EXTRAS, *of_channels} <= set(metadata_of(built[1]).get_all("Provides-Extra", []))
 
 
 def test_the_sdist_holds_what_the_wheel_is_built_from_and_no_tests(built: Built) -> None:

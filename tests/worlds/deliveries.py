@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import leasehold
 from leasehold.adapters.channels import ChannelOpener
 from leasehold.adapters.channels.http_post import Resolve, addresses_of
 from leasehold.domain.announcement import AnnouncedEvent, Priority
@@ -44,6 +45,9 @@ def delivery(**fields: Any) -> Delivery:
     }
     return replace(Delivery(**usable), **fields)
 
+
+#: The classes of channels.
+KINDS = [getattr(leasehold, name) for name in leasehold.__all__ if name.endswith("Channel")]
 
 #: Short enough to wait for the end of, and longer where a busy machine had not begun by then.
 SHORT_S = (0.3, 2.0, 10.0)

@@ -45,7 +45,7 @@ from leasehold.ports.event_bus import EventBus
 from leasehold.ports.handler_runner import GateRunner, HandlerChecks, HandlerRunner
 from leasehold.ports.task_queue import TaskQueue
 from leasehold.ports.telemetry import NO_TELEMETRY, Telemetry
-from leasehold.registry.channels import CustomChannel
+from leasehold.registry.channels import ChannelEntry
 from leasehold.registry.dispatch import REMOTE, Isolation
 from leasehold.registry.effective_settings import budget_settings, goes_by_budgets, rules_of
 from leasehold.registry.extras import require_extra
@@ -164,7 +164,7 @@ def handler_checks() -> HandlerChecks:
     return cast(HandlerChecks, _Late(make))
 
 
-def sender_of(entry: CustomChannel) -> SenderFunction:
+def sender_of(entry: ChannelEntry) -> SenderFunction:
     """Return the function of a channel, as `worker/handler/channel_senders.py` finds it."""
     from leasehold.worker.handler import channel_senders
 

@@ -13,7 +13,7 @@ from leasehold.doctor.finding import Finding, Kind
 from leasehold.doctor.setup import Setup
 from leasehold.errors import LeaseholdError, SettingError
 from leasehold.google_clients.clients import EMULATOR
-from leasehold.registry.channels import FILE_SUFFIX, LogChannel
+from leasehold.registry.channels import FILE_SUFFIX
 from leasehold.registry.functions import LINK_SECRET
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.plan import Wait
@@ -167,7 +167,7 @@ def _links(setup: Setup) -> Iterator[Finding]:
     is_signed = setup.settings[LINK_SECRET] or any(
         secret.variable == LINK_SECRET for it in setup.functions for secret in it.secrets
     )
-    is_linked = any(not isinstance(it, LogChannel) for it in setup.channels)
+    is_linked = any(it.has_signed_links for it in setup.channels)
     if waiting and is_linked and not is_signed:
         message = (
             f"Runs of {', '.join(waiting)} wait for a signal, and their announcements have no link "

@@ -44,8 +44,10 @@ class ChannelEntry:
     """
 
     kind: ClassVar[str] = ""
+    opens: ClassVar[str] = ""  # `module:class` of what sends, which is imported when it is opened
     may_be_none: ClassVar[tuple[str, ...]] = ()  # of the fields that name a variable
     needs: ClassVar[tuple[str, str] | None] = None  # an extra, and the module of it
+    has_signed_links: ClassVar[bool] = True  # with which people answer without signing in
 
     name: str
     events: tuple[AnnouncedEvent | str, ...] = ()
@@ -73,6 +75,16 @@ class ChannelEntry:
         """The variables it needs: each is set, or the one with `_FILE` behind it names a file."""
         named = (getattr(self, field) for field in self._variable_fields())
         return tuple(variable for variable in named if variable is not None)
+
+    @property
+    def function(self) -> str:
+        """The user's function that sends, as `module:function`; empty: Leasehold itself sends."""
+        return ""
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics of Pub/Sub that it publishes to."""
+        return ()
 
     def wants(self, pipeline: str, event: AnnouncedEvent) -> bool:
         """Return whether the channel gets an event in runs of a pipeline."""
@@ -128,6 +140,8 @@ class LogChannel(ChannelEntry):
     """
 
     kind: ClassVar[str] = "log"
+    opens: ClassVar[str] = "leasehold.adapters.channels.log:LogSender"
+    has_signed_links: ClassVar[bool] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +160,7 @@ class SlackChannel(ChannelEntry):
     """
 
     kind: ClassVar[str] = "slack"
+    opens: ClassVar[str] = "leasehold.adapters.channels.slack:SlackSender"
     needs: ClassVar[tuple[str, str] | None] = ("channels", "slack_sdk")
 
     url_variable: str
@@ -169,6 +184,7 @@ class WebhookChannel(ChannelEntry):
     """
 
     kind: ClassVar[str] = "webhook"
+    opens: ClassVar[str] = "leasehold.adapters.channels.webhook:WebhookSender"
 
     url_variable: str
     secret_variable: str
@@ -194,6 +210,7 @@ class EmailChannel(ChannelEntry):
     """
 
     kind: ClassVar[str] = "email"
+    opens: ClassVar[str] = "leasehold.adapters.channels.smtp:EmailSender"
     may_be_none: ClassVar[tuple[str, ...]] = ("user_variable", "password_variable")
 
     sender: str
@@ -232,6 +249,7 @@ class TopicChannel(ChannelEntry):
     """
 
     kind: ClassVar[str] = "topic"
+    opens: ClassVar[str] = "leasehold.adapters.channels.topic:TopicSender"
     needs: ClassVar[tuple[str, str] | None] = ("google", "google.pubsub_v1")
 
     topic: str
@@ -239,6 +257,11 @@ class TopicChannel(ChannelEntry):
     def __post_init__(self) -> None:
         ChannelEntry.__post_init__(self)
         self._check_text("topic", _TOPIC, "projects/PROJECT/topics/TOPIC")
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topic."""
+        return (self.topic,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,12 +281,18 @@ class CustomChannel(ChannelEntry):
     """
 
     kind: ClassVar[str] = "custom"
+    opens: ClassVar[str] = "leasehold.adapters.channels.custom:CustomSender"
 
     sender: str
 
     def __post_init__(self) -> None:
         ChannelEntry.__post_init__(self)
         self._check_text("sender", _FUNCTION, "'module:function'")
+
+    @property
+    def function(self) -> str:
+        """The function."""
+        return self.sender
 
 
 def is_set(environ: Mapping[str, str], variable: str) -> bool:

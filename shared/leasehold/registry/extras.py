@@ -24,7 +24,6 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
         "cronsim",
     ),
     "serve": ("flask", "werkzeug", "waitress"),
-    "channels": ("slack_sdk",),
     "deploy": (
         "google.cloud.iam_admin_v1",
         "google.cloud.logging_v2",

@@ -14,7 +14,7 @@ from leasehold.domain.skips import skip_problem
 from leasehold.domain.spend import Budget, SpendLimit
 from leasehold.errors import InvalidEntryError, UnknownPipelineError
 from leasehold.frozen import dataclass
-from leasehold.registry.channels import NO_CHANNELS, ChannelEntry, TopicChannel
+from leasehold.registry.channels import NO_CHANNELS, ChannelEntry
 from leasehold.registry.dispatch import REMOTE, StepDispatchEntry
 from leasehold.registry.gates import NO_GATES, GateEntry
 from leasehold.registry.plan import (
@@ -327,7 +327,7 @@ class Catalog:
     @property
     def channel_topics(self) -> tuple[str, ...]:
         """The topics that channels publish to, each once: `projects/PROJECT/topics/TOPIC`."""
-        topics = (one.topic for one in self.channels if isinstance(one, TopicChannel))
+        topics = (topic for channel in self.channels for topic in channel.topics)
         return tuple(dict.fromkeys(topics))
 
     def channels_for(self, pipeline: str, event: AnnouncedEvent) -> tuple[str, ...] | None:

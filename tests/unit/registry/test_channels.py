@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import leasehold
 from leasehold import (
     CustomChannel,
     EmailChannel,
@@ -21,7 +25,9 @@ from leasehold import (
 )
 from leasehold.domain.announcement import AnnouncedEvent
 from leasehold.errors import DuplicateKeyError, InvalidEntryError
+from leasehold.registry.channels import ChannelEntry
 from leasehold.registry.pipelines import Catalog
+from tests.worlds.deliveries import KINDS
 
 OPS = "ops@shop.example"
 SEND = StepDispatchEntry(
@@ -56,6 +62,26 @@ def hook(**fields: Any) -> WebhookChannel:
 )
 def test_a_channel_names_its_variables(channel: Any, kind: str, variables: tuple[str, ...]) -> None:
     assert (channel.kind, channel.variables) == (kind, variables)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_only_its_row_its_own_file_and_the_public_names_know_a_channel(
+    kind: type[ChannelEntry],
+) -> None:
+    """A new one changes no other file; but for projects that `leasehold init` writes with one."""
+    package = Path(leasehold.__file__).parent
+    module, _, sender = kind.opens.partition(":")
+    own = f"{module.removeprefix('leasehold.').replace('.', '/')}.py"
+
+    naming = {
+        str(file.relative_to(package))
+        for file in package.rglob("*.py")
+        if re.search(rf"\b({kind.__name__}|{sender})\b", file.read_text())
+    }
+
+    assert callable(getattr(import_module(module), sender))
+    of_projects = {name for name in naming if name.startswith("cli/new-")}
+    assert naming - of_projects == {"__init__.py", "registry/channels.py", own}
 
 
 @pytest.mark.parametrize(

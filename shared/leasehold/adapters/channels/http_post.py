@@ -89,13 +89,15 @@ class AddressGuard:
         channel: the channel, for messages.
         allow_local: whether `http://` and addresses of this machine and of private networks are
             allowed, as in tests and on one machine.
-        resolve: asks for the addresses of a host.
+        resolve: asks for the addresses of a host; None: as the system does.
     """
 
-    def __init__(self, channel: str, resolve: Resolve, *, allow_local: bool = False) -> None:
+    def __init__(
+        self, channel: str, resolve: Resolve | None = None, *, allow_local: bool = False
+    ) -> None:
         self._channel = channel
         self._allow_local = allow_local
-        self._resolve = resolve
+        self._resolve = resolve or addresses_of
 
     def endpoint(self, url: str) -> Endpoint:
         """Return where a URL leads.

@@ -7,9 +7,8 @@ a proxy of the environment, and look for the host once more.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.request import Request
 
 from slack_sdk.webhook import WebhookClient, WebhookResponse
@@ -21,8 +20,10 @@ from leasehold.domain.announcement import Priority
 from leasehold.domain.delivery import Delivery
 from leasehold.domain.event_message import announced_facts
 from leasehold.errors import ChannelRefusedError
-from leasehold.ports.clock import Clock
 from leasehold.registry.channels import SlackChannel
+
+if TYPE_CHECKING:
+    from leasehold.adapters.channels.factory import ChannelOpener
 
 HOSTS: Final = frozenset({"hooks.slack.com", "hooks.slack-gov.com"})
 
@@ -51,25 +52,19 @@ _ENTITIES: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 _MAX_TEXT_CHARS: Final = 1200
 
 
-@dataclass(frozen=True)
 class SlackSender:
     """Posts each announcement to a channel of Slack.
 
     Args:
         entry: the channel.
-        variables: with the address of its webhook.
-        guard: says which addresses may be called.
-        clock: for a Retry-After that is a date.
-        base_url: where the runs API is, for the links; empty: there are none.
-        allow_local: whether another host may play Slack.
+        opener: has its variable, and says which addresses may be called, and whether another host
+            may play Slack.
     """
 
-    entry: SlackChannel
-    variables: Variables
-    guard: AddressGuard
-    clock: Clock
-    base_url: str
-    allow_local: bool = False
+    def __init__(self, entry: SlackChannel, opener: ChannelOpener) -> None:
+        self.entry, self.opener = entry, opener
+        self.variables = Variables(opener.environ, entry.name)
+        self.guard = AddressGuard(entry.name, opener.resolve, allow_local=opener.allow_local)
 
     def send(self, delivery: Delivery, *, timeout: float) -> None:
         """Post the announcement; Slack gives it no name, and takes no idempotency key."""
@@ -79,7 +74,7 @@ class SlackSender:
     def _send(self, call: BoundedCall, delivery: Delivery) -> None:
         url = self.variables.read(self.entry.url_variable)
         client = _Client(url, call, self._endpoint(url), self.guard)
-        client.send_dict(message_of(delivery, self.base_url))
+        client.send_dict(message_of(delivery, self.opener.base_url))
         answer = client.answer
         if answer is None or answer.is_taken:
             return
@@ -87,11 +82,11 @@ class SlackSender:
         if word in _FOR_GOOD:
             problem = f"Slack answered {answer.status}, {word}"
             raise ChannelRefusedError(channel=self.entry.name, problem=problem)
-        raise refusal_of(self.entry.name, "Slack", answer, self.clock.now())
+        raise refusal_of(self.entry.name, "Slack", answer, self.opener.clock.now())
 
     def _endpoint(self, url: str) -> Endpoint:
         endpoint = self.guard.endpoint(url)
-        if endpoint.host not in HOSTS and not self.allow_local:
+        if endpoint.host not in HOSTS and not self.opener.allow_local:
             problem = f"{self.entry.url_variable} does not begin with https://hooks.slack.com/"
             raise ChannelRefusedError(channel=self.entry.name, problem=problem)
         return endpoint

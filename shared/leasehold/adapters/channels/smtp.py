@@ -14,7 +14,7 @@ from email.message import EmailMessage
 from email.parser import BytesHeaderParser
 from email.policy import SMTP as SMTP_POLICY
 from functools import partial
-from typing import IO, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from leasehold.adapters.channels.bounded_call import BoundedCall
 from leasehold.adapters.channels.variables import Variables
@@ -26,8 +26,10 @@ from leasehold.errors import (
     ChannelUnavailableError,
     LeaseholdError,
 )
-from leasehold.ports.clock import Clock
 from leasehold.registry.channels import EmailChannel
+
+if TYPE_CHECKING:
+    from leasehold.adapters.channels.factory import ChannelOpener
 
 _LOG: Final = logging.getLogger("leasehold.channels")
 _SUBMISSION_PORT: Final = 587
@@ -44,18 +46,14 @@ class EmailSender:
 
     Args:
         entry: the channel.
-        variables: with its server, and with what it signs in.
-        clock: for the date of the mail.
-        base_url: where the runs API is, for the links; empty: there are none.
+        opener: has the variables with its server, and with what it signs in.
     """
 
-    def __init__(
-        self, entry: EmailChannel, variables: Variables, clock: Clock, base_url: str
-    ) -> None:
+    def __init__(self, entry: EmailChannel, opener: ChannelOpener) -> None:
         self._entry = entry
-        self._variables = variables
-        self._clock = clock
-        self._base_url = base_url
+        self._variables = Variables(opener.environ, entry.name)
+        self._clock = opener.clock
+        self._base_url = opener.base_url
 
     def send(self, delivery: Delivery, *, timeout: float) -> str:
         """Send the mail; return its Message-ID, the same at each try."""

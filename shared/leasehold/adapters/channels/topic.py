@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from leasehold.adapters.channels.bounded_call import BoundedCall
 from leasehold.adapters.pubsub import PubSubClient
@@ -11,6 +11,9 @@ from leasehold.domain.delivery import Delivery
 from leasehold.domain.event_message import EventMessage
 from leasehold.errors import ChannelRefusedError, ChannelUnavailableError
 from leasehold.registry.channels import TopicChannel
+
+if TYPE_CHECKING:
+    from leasehold.adapters.channels.factory import ChannelOpener
 
 _SIGN_IN: Final = (
     "type `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS"
@@ -22,12 +25,12 @@ class TopicSender:
 
     Args:
         entry: the channel.
-        base_url: see `EventMessage.content`.
+        opener: knows the address for the links.
     """
 
-    def __init__(self, entry: TopicChannel, base_url: str) -> None:
+    def __init__(self, entry: TopicChannel, opener: ChannelOpener) -> None:
         self._entry = entry
-        self._base_url = base_url
+        self._base_url = opener.base_url
         self._client = PubSubClient()
 
     def send(self, delivery: Delivery, *, timeout: float) -> str:

@@ -6,9 +6,8 @@ import base64
 import binascii
 import hashlib
 import hmac
-from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from leasehold.adapters.channels.bounded_call import BoundedCall
 from leasehold.adapters.channels.http_post import AddressGuard, post, refusal_of
@@ -16,31 +15,28 @@ from leasehold.adapters.channels.variables import Variables
 from leasehold.domain.delivery import Delivery
 from leasehold.domain.event_message import EventMessage
 from leasehold.errors import ChannelUnavailableError
-from leasehold.ports.clock import Clock
 from leasehold.registry.channels import WebhookChannel
+
+if TYPE_CHECKING:
+    from leasehold.adapters.channels.factory import ChannelOpener
 
 _PREFIX: Final = "whsec_"
 _MIN_KEY_BYTES: Final = 24
 _MAX_KEY_BYTES: Final = 64
 
 
-@dataclass(frozen=True)
 class WebhookSender:
     """Posts each announcement to a webhook.
 
     Args:
         entry: the channel.
-        variables: with its address and its secret.
-        guard: says which addresses may be called.
-        clock: for the timestamp that is signed.
-        base_url: see `EventMessage.content`.
+        opener: has its address and its secret, and says which addresses may be called.
     """
 
-    entry: WebhookChannel
-    variables: Variables
-    guard: AddressGuard
-    clock: Clock
-    base_url: str
+    def __init__(self, entry: WebhookChannel, opener: ChannelOpener) -> None:
+        self.entry, self.opener = entry, opener
+        self.variables = Variables(opener.environ, entry.name)
+        self.guard = AddressGuard(entry.name, opener.resolve, allow_local=opener.allow_local)
 
     def send(self, delivery: Delivery, *, timeout: float) -> None:
         """Post the announcement; a webhook gives it no name of its own."""
@@ -51,8 +47,8 @@ class WebhookSender:
         endpoint = self.guard.endpoint(self.variables.read(self.entry.url_variable))
         secrets = self._secrets()
         addresses = self.guard.addresses(endpoint)
-        body = EventMessage(delivery).encoded(self.base_url)
-        now = self.clock.now()
+        body = EventMessage(delivery).encoded(self.opener.base_url)
+        now = self.opener.clock.now()
         headers = {
             "Content-Type": "application/json",
             "User-Agent": "leasehold",

@@ -16,7 +16,7 @@ from leasehold.errors import (
     SenderNotFoundError,
 )
 from leasehold.frozen import dataclass
-from leasehold.registry.channels import CustomChannel
+from leasehold.registry.channels import ChannelEntry
 from leasehold.worker.context.typed_json import code_of
 from leasehold.worker.failures.failures import safe_text
 from leasehold.worker.failures.kept_text import try_text
@@ -64,15 +64,15 @@ class SenderFunction:
         return kind(channel=self.channel, problem=problem, **further)
 
 
-def sender_of(entry: CustomChannel) -> SenderFunction:
+def sender_of(entry: ChannelEntry) -> SenderFunction:
     """Import the function of a channel.
 
     Raises:
         SenderNotFoundError: the path does not lead to a function that takes (message, timeout).
     """
     try:
-        return SenderFunction(entry.name, sender_at(entry.sender))
+        return SenderFunction(entry.name, sender_at(entry.function))
     except UnresolvedError as error:
         raise SenderNotFoundError(
-            sender=entry.sender, channel=entry.name, problem=str(error)
+            sender=entry.function, channel=entry.name, problem=str(error)
         ) from error.__cause__

@@ -19,7 +19,6 @@ from dataclasses import field
 from typing import Final, NamedTuple, Self
 
 from leasehold.frozen import dataclass
-from leasehold.registry.channels import CustomChannel
 from leasehold.registry.dispatch import REMOTE
 from leasehold.registry.pipelines import Catalog
 from leasehold.worker.sandbox.forking.source_finder import SourceText
@@ -139,7 +138,7 @@ def _paths(catalog: Catalog) -> Iterator[str]:
         if step.handler != REMOTE:
             yield step.handler
     yield from (gate.check for gate in catalog.gates)
-    yield from (one.sender for one in catalog.channels if isinstance(one, CustomChannel))
+    yield from (one.function for one in catalog.channels if one.function)
 
 
 def _read(names: Iterable[str]) -> Iterator[tuple[str, _Read]]:
