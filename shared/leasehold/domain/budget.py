@@ -39,7 +39,7 @@ class BudgetLimit(Stored):
 
 
 class Budget(Stored):
-    """The findings of the last derivation about a step. Each field: docs/timeouts.md."""
+    """The findings of the last derivation about a step. How it is made: docs/timeouts.md."""
 
     step_type: str
     strategy: str
