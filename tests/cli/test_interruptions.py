@@ -228,10 +228,27 @@ def test_a_reader_that_goes_away_is_no_error(shell: Shell) -> None:
     assert (listed.returncode, listed.stderr) == (141, b"")
 
 
+def test_ctrl_c_while_the_command_line_is_imported_is_one_line(tmp_path: Path) -> None:
+    """A tenth of a second after it is typed, a command has not begun."""
+    early = tmp_path / "click.py"  # the first package that the command line imports
+    early.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+
+    done = subprocess.run(
+        [*LEASEHOLD, "runs"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "error: interrupted.\n")
+
+
 #: So long a second signal is the first one: a busy machine may let a second pass between them.
 TEN_MINUTES = """
 from leasehold.cli import main, stop_signals
-stop_signals.SAME_S = 600.0
+stop_signals.SAME_SIGNAL_S = 600.0
 main()
 """
 
