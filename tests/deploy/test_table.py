@@ -88,9 +88,17 @@ def test_a_table_from_before_limits_were_derived_is_taken_as_it_is(tmp_path: Pat
     assert "derive-budgets" not in cloudbuild.text(cloudbuild.build(found, has_gate=False))
 
 
+#: A table of six rows has some thousand characters, and a line of an error repeats its beginning.
+LONGEST_LINE = 500
 #: What somebody writes into deployment.py, in place of what, and what is said of it.
 MISTAKES = {
-    "no table": ("FUNCTIONS: Final", "ROWS: Final", "allowed: FUNCTIONS = FunctionTable"),
+    "no table": ("FUNCTIONS: Final", "ROWS: Final", "FUNCTIONS of deployment.py is None; allowed"),
+    "a list": ("FunctionTable(\n", "list(\n", '…"; allowed: FUNCTIONS = FunctionTable([…])'),
+    "a minute that no hour has": (
+        "17 * * * *",
+        "61 * * * *",
+        "is '61 * * * *'; allowed: cron's five",
+    ),
     "a word too many": (
         "FunctionTable(\n",
         "FunctionTable(]\n",
@@ -105,7 +113,7 @@ MISTAKES = {
         'Mapping[str, str]] = "A=1"',
         "allowed: VARIABLES =",
     ),
-    "extras": ('("review",)', '"review"', 'allowed: EXTRAS = ("llm",)'),
+    "extras": ('("review",)', '"review"', """EXTRAS of deployment.py is 'review'; allowed: EXT"""),
     "a run": (
         '("review", {"folder": "pipelines/review/sample"})',
         '"review"',
@@ -151,4 +159,5 @@ def test_a_mistake_in_the_tables_is_one_line(
     said = capsys.readouterr().err
     assert (code, said.count("\n")) == (2, 1)
     assert told in said
+    assert len(said) < LONGEST_LINE
     assert [path.name for path in tmp_path.iterdir()] == ["deployment.py"]

@@ -9,11 +9,17 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 
+from leasehold.domain.cron import CronError, parse_cron
 from leasehold.domain.json_text import canonical
-from leasehold.errors import LeaseholdError, SettingError
+from leasehold.errors import (
+    MAX_VALUE_SHOWN_CHARS,
+    InvalidEntryError,
+    LeaseholdError,
+    SettingError,
+)
 from leasehold.frozen import dataclass
 from leasehold.registry.function_table import FUNCTIONS
-from leasehold.registry.functions import FunctionTable
+from leasehold.registry.functions import FunctionEntry, FunctionTable, Trigger
 from leasehold.worker.handler.user_modules import ImportRaisedError, run_users
 
 FILE: Final = "deployment.py"
@@ -56,19 +62,22 @@ def read_tables(folder: Path) -> Tables:
     found = _imported(path)
     functions = found.get("FUNCTIONS")
     if not isinstance(functions, FunctionTable):
-        raise _refusal(functions, "FUNCTIONS = FunctionTable([…])")
+        raise _refusal("FUNCTIONS", functions, "FUNCTIONS = FunctionTable([…])")
     for function in FUNCTIONS:
         if function.name not in functions and function.name not in _LEFT_OUT:
-            raise _refusal(f"no row {function.name}", "a row for each function of the package")
+            allowed = "a row for each function of the package"
+            raise _refusal("FUNCTIONS", f"a table with no row {function.name}", allowed)
+    for function in functions.called_by(Trigger.SCHEDULE):
+        _check_times(function)
     concurrency, variables = found.get("CONCURRENCY", {}), found.get("VARIABLES", {})
     for name, table in (("CONCURRENCY", concurrency), ("VARIABLES", variables)):
         if not isinstance(table, Mapping) or not _are_texts(table):
-            raise _refusal(table, f"{name} = {{…}}")
+            raise _refusal(name, table, f"{name} = {{…}}")
     extras, smoke = found.get("EXTRAS", ()), found.get("SMOKE")
     if isinstance(extras, str) or not isinstance(extras, Sequence) or not _are_texts(extras):
-        raise _refusal(extras, 'EXTRAS = ("llm",)')
+        raise _refusal("EXTRAS", extras, 'EXTRAS = ("llm",)')
     if smoke is not None and not _is_pair(smoke):
-        raise _refusal(smoke, 'SMOKE = ("summary", {"text": "One."})')
+        raise _refusal("SMOKE", smoke, 'SMOKE = ("summary", {"text": "One."})')
     return Tables(functions, concurrency, variables, extras, smoke)
 
 
@@ -98,9 +107,27 @@ def _imported(path: Path) -> Mapping[str, Any]:
         from leasehold.worker.failures.failures import words_of_import  # noqa: PLC0415 - when it is needed
 
         why = words_of_import(error, path.stem)
-        raise _refusal(why, "what Python can import") from error
+        allowed = "what Python can import; `leasehold deploy init` writes one where there is none"
+        raise SettingError(name=FILE, value=why, allowed=allowed) from error
 
 
-def _refusal(value: object, allowed: str) -> SettingError:
-    allowed = f"{allowed}; `leasehold deploy init` writes one where there is none"
-    return SettingError(name=FILE, value=value, allowed=allowed)
+def _check_times(function: FunctionEntry) -> None:
+    """Refuse a schedule that has five fields, and names no times."""
+    try:
+        parse_cron(function.schedule)
+    except CronError as error:
+        raise InvalidEntryError(
+            registry="functions",
+            key=function.name,
+            field="schedule",
+            value=function.schedule,
+            allowed=f"cron's five fields, as '*/5 * * * *' ({error})",
+        ) from None
+
+
+def _refusal(table: str, value: object, allowed: str) -> SettingError:
+    """Return the error of a table; of a long value, as a whole table, it has the beginning."""
+    shown = repr(value)
+    if len(shown) > MAX_VALUE_SHOWN_CHARS:
+        value = f"{shown[:MAX_VALUE_SHOWN_CHARS]}…"
+    return SettingError(name=f"{table} of {FILE}", value=value, allowed=allowed)
