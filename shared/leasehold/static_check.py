@@ -226,22 +226,31 @@ def _registries(
 
 def _schedules(file: str | None, catalog: Catalog) -> Iterator[Finding]:
     """Yield the schedules whose input does not fit the first step of their pipeline."""
-    checks = ImportedHandlerChecks()
     for one in catalog.schedules:
-        types = catalog.pipelines[one.pipeline].entries[0].step_types
-        first = catalog.steps.get(types[0]) if types else None
-        if first is None or first.handler == REMOTE:
-            continue
-        try:
-            misfit = checks.problem_with(first, canonical(one.input))
-        except LeaseholdError:  # another finding says that
-            continue
-        if misfit is not None:
-            message = (
-                f"input of {one.name!r} in the schedules registry does not fit {misfit.model} of "
-                f"step {first.step_type!r}: {misfit.problem}"
-            )
+        if problem := misfit_of_input(catalog, one.pipeline, one.input):
+            message = f"input of {one.name!r} in the schedules registry does not fit {problem}"
             yield Finding("invalid_input", message, *_line_with(file, one.name))
+
+
+def misfit_of_input(catalog: Catalog, pipeline: str, given: object) -> str | None:
+    """Return the model that an input does not fit, of which step, and why; or None.
+
+    Args:
+        catalog: it has the pipeline.
+        pipeline: its name.
+        given: JSON values.
+    """
+    types = catalog.pipelines[pipeline].entries[0].step_types
+    first = catalog.steps.get(types[0]) if types else None
+    if first is None or first.handler == REMOTE:
+        return None
+    try:
+        misfit = ImportedHandlerChecks().problem_with(first, canonical(given))
+    except LeaseholdError:  # another finding says that
+        return None
+    if misfit is None:
+        return None
+    return f"{misfit.model} of step {first.step_type!r}: {misfit.problem}"
 
 
 def _settings(environ: Mapping[str, str]) -> Iterator[Finding]:

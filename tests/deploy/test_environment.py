@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import yaml
 
@@ -271,6 +272,56 @@ def test_what_no_function_could_start_with_is_one_line(
     assert told in said
     assert said.count("\n") == 1
     assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize(
+    ("smoke", "told"),
+    [
+        (
+            ("nowhere", {}),
+            "SMOKE of deployment.py is 'nowhere'; allowed: a pipeline of the catalog: ",
+        ),
+        (("sums", {"n": "x"}), "an input that fits Number of step 'add': n: Input should be"),
+        (("sums", []), "an input that fits Number of step 'add': the value itself: Input should"),
+    ],
+)
+def test_a_test_run_that_could_not_start_is_refused_before_a_deploy(
+    smoke: tuple[str, Any], told: str, catalog: Catalog
+) -> None:
+    """A build deployed all functions, and said so at its end."""
+    place = replace(PLACE, tables=Tables(smoke=smoke))
+
+    with pytest.raises(SettingError) as refused:
+        settings_command.check_tables(place, catalog)
+
+    assert told in refused.value.message
+
+
+def test_a_step_that_has_more_time_than_its_function_is_not_deployed(catalog: Catalog) -> None:
+    """Cloud Run would cut each long attempt short, until the run is given up."""
+    rows = [
+        replace(row, timeout=timedelta(minutes=1)) if row.name == "execute_step" else row
+        for row in FUNCTIONS
+    ]
+    place = replace(PLACE, tables=Tables(FunctionTable(rows)))
+
+    settings_command.check_tables(PLACE, catalog)
+    with pytest.raises(click.ClickException, match="execute_step 60 s: it needs a minute more"):
+        settings_command.check_tables(place, catalog)
+
+
+def test_a_variable_that_is_nearly_a_setting_is_warned_of(
+    catalog: Catalog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = with_variables({"PIPELINE_MAX_RETRYS": "3", "SHOP_URL": "x", "PIPELINE_OF_SHOP": "y"})
+
+    settings_command.check_tables(place, catalog)
+
+    (warned,) = capsys.readouterr().err.splitlines()
+    assert warned == (
+        "warning: VARIABLES of deployment.py: PIPELINE_MAX_RETRYS is set, and nothing reads it: "
+        "is PIPELINE_MAX_RETRIES meant?"
+    )
 
 
 def test_a_catalog_whose_steps_no_function_may_run_is_not_deployed() -> None:

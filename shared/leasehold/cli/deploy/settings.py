@@ -12,12 +12,19 @@ import click
 from leasehold.cli.deploy.options import installation_options
 from leasehold.cli.exit_codes import DONE
 from leasehold.cli.stdout import print_line
+from leasehold.cli.streams import warn
 from leasehold.deploy.environment import catalog_of, environment_of
 from leasehold.deploy.installation import Installation
+from leasehold.deploy.tables import FILE
+from leasehold.doctor.finding import Kind
+from leasehold.doctor.setup import Setup, lenient_settings, limits
+from leasehold.doctor.variables import unread_variables
 from leasehold.domain.printable import counted
+from leasehold.errors import SettingError
 from leasehold.registry.functions import FunctionEntry, Secret, Use
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.settings import ON_CLOUD_RUN, check_functions, read_settings
+from leasehold.static_check import misfit_of_input
 
 _MODE: Final = 0o700
 
@@ -39,12 +46,14 @@ _MODE: Final = 0o700
 def settings(*, installation: Installation, folder: Path, show: str | None) -> int:
     """Write the settings of each function, for --env-vars-file, and its secrets, for --flags-file.
 
-    They are checked as a function checks them when it starts.
+    They are checked as a function checks them when it starts, and beside the catalog: each step
+    has to have its time in a function, and a test run of `SMOKE` what it needs.
     """
     if show and show not in installation.functions:
         allowed = ", ".join(sorted(installation.functions.keys()))
         raise click.UsageError(f"--show is {show[:60]!r}; allowed: {allowed}.")
     catalog = catalog_of(installation)
+    check_tables(installation, catalog)
     files = dict(_files(installation, catalog))
     if show:
         click.echo(files[f"{installation.functions[show].service}.yaml"], nl=False)
@@ -73,6 +82,39 @@ def check(function: FunctionEntry, settings: Mapping[str, str]) -> None:
     """
     environ = {**settings, ON_CLOUD_RUN: function.service}
     check_functions(read_settings(environ, _refuse_threshold), environ)
+
+
+def check_tables(installation: Installation, catalog: Catalog) -> None:
+    """Refuse tables that do not go with the catalog, before anything is deployed.
+
+    A variable that is written like a setting, and is none, is only warned of: code of the project
+    may read it.
+
+    Raises:
+        SettingError: the run of `SMOKE` could not be started.
+        ClickException: an attempt, or a delivery, has more time than the function that makes it.
+    """
+    tables = installation.tables
+    for found in unread_variables(tables.variables, catalog):
+        if found.kind is Kind.FINDING:
+            warn(f"VARIABLES of {FILE}: {found.message}")
+    environ = environment_of(installation.functions.of_tasks, installation, catalog)
+    setup = Setup(environ, lenient_settings(environ), catalog, installation.functions)
+    for found in limits(setup):
+        if found.kind is Kind.FINDING:
+            raise click.ClickException(found.message)
+    if tables.smoke is not None:
+        _check_smoke(*tables.smoke, catalog)
+
+
+def _check_smoke(pipeline: str, given: object, catalog: Catalog) -> None:
+    name = f"SMOKE of {FILE}"
+    if pipeline not in catalog.pipelines:
+        allowed = f"a pipeline of the catalog: {', '.join(sorted(catalog.pipelines.keys()))}"
+        raise SettingError(name=name, value=pipeline, allowed=allowed)
+    if problem := misfit_of_input(catalog, pipeline, given):
+        allowed = f"with an input that fits {problem}"
+        raise SettingError(name=name, value=pipeline, allowed=allowed)
 
 
 def _refuse_threshold(line: str) -> None:
