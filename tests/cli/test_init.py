@@ -82,6 +82,7 @@ def test_a_folder_that_is_not_empty_is_left_as_it_is(shell: Shell, name: str) ->
 
     assert "No project can be written into '.': it is not empty" in line
     assert repr(name) in line
+    assert "allowed: a new or empty folder, as in `leasehold init my-project`." in line
 
 
 def test_a_file_in_a_folder_of_the_project_is_somebodys_too(shell: Shell) -> None:

@@ -37,6 +37,7 @@ AGENT_FILES: Final = (
 )
 #: The name of a file that is being written ends so.
 _PART: Final = ".init-part"
+_ALLOWED: Final = "allowed: a new or empty folder, as in `leasehold init my-project`"
 _TRY_IT: Final = ("start", "summary", "--input", '{"text": "One. Two."}', "--in-process")
 _ASK_IT: Final = ("start", "research", "--input", '{"text": "What is a lease?"}', "--in-process")
 
@@ -93,7 +94,7 @@ def _write_project(folder: Path, contents: Mapping[str, bytes]) -> None:
     try:
         found = set(_files_of_ours(folder, contents)) if _is_folder(folder) else set()
         if found == set(contents):
-            raise _refusal(folder, "it has this project already; allowed: a new or empty folder")
+            raise _refusal(folder, f"it has this project already; {_ALLOWED}")
         for name, content in contents.items():
             if name not in found:
                 _write(folder / name, content)
@@ -107,9 +108,9 @@ def _is_folder(folder: Path) -> bool:
     if folder.is_dir():
         return True
     if folder.is_symlink():
-        raise _refusal(folder, "it is a symbolic link that leads nowhere")
+        raise _refusal(folder, f"it is a symbolic link that leads nowhere; {_ALLOWED}")
     if folder.exists():
-        raise _refusal(folder, "a file of that name is in the way")
+        raise _refusal(folder, f"a file of that name is in the way; {_ALLOWED}")
     return False
 
 
@@ -126,7 +127,7 @@ def _files_of_ours(project: Path, contents: Mapping[str, bytes], inside: str = "
         ):
             yield from _files_of_ours(project, contents, f"{name}/")
         elif not (_is_unfinished(path, name, contents) or (not inside and _may_be_there(path))):
-            raise _refusal(project, f"it is not empty, it has {name!r}")
+            raise _refusal(project, f"it is not empty, it has {name!r}; {_ALLOWED}")
 
 
 def _is_written(path: Path, content: bytes | None) -> bool:
