@@ -189,6 +189,57 @@ def test_a_package_that_the_pipelines_newly_need_gets_its_version_and_its_hash(
         assert added.startswith(pin)
 
 
+def test_a_wheel_or_a_version_that_a_build_needs_and_is_not_there_is_said(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    (wheel,) = (folder / "wheels").iterdir()
+    wheel.unlink()
+    for name in ("constraints.txt", "hashes.txt"):
+        (folder / name).unlink()
+
+    code = deploy(["init", "--check"])
+
+    assert code == 1
+    assert capsys.readouterr().err == (
+        "error: there is no constraints.txt; type: leasehold deploy init\n"
+        "error: there is no hashes.txt; type: leasehold deploy init\n"
+        f"error: there is no wheels/{wheel.name}, which requirements.txt installs; type: leasehold "
+        "deploy init\n"
+    )
+
+
+def test_a_wheel_that_is_gone_is_put_back(
+    forking: CleanEnvironment, folder: Path, index: Path
+) -> None:
+    shutil.rmtree(folder / "wheels")
+
+    done = forking.run("leasehold", "deploy", "init", cwd=folder, PYTHONPATH=str(index))
+
+    assert (done.returncode, done.stdout) == (0, "written: wheels/\n")
+    assert [file.suffix for file in (folder / "wheels").iterdir()] == [".whl"]
+
+
+def test_another_leasehold_that_is_installed_here_is_what_a_build_installs(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A build went on with the version that the folder was made with, and nothing said so."""
+    monkeypatch.chdir(folder)
+    requirements = folder / "requirements.txt"
+    before = f"{requirements.read_text()}mine==1.0\n"
+    requirements.write_text(before.replace("leasehold-0.1.0-", "leasehold-0.0.9-"))
+
+    stale = deploy(["init", "--check"]), capsys.readouterr().err
+    renewed = deploy(["init"]), capsys.readouterr().out
+    fresh = deploy(["init", "--check"]), capsys.readouterr().err
+
+    said = "error: requirements.txt installs Leasehold 0.0.9, and 0.1.0 is here"
+    assert stale == (1, f"{said}; type: leasehold deploy init\n")
+    assert renewed == (0, "written: wheels/, requirements.txt\n")
+    assert fresh == (0, "")
+    assert requirements.read_text() == before
+
+
 def test_where_no_hash_can_be_looked_up_the_rest_is_written(
     forking: CleanEnvironment, folder: Path
 ) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import shlex
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from importlib.metadata import distribution
+from importlib.metadata import version as package_version
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -39,6 +41,10 @@ from leasehold.registry import function_table
 
 #: Where the wheel is that a build installs.
 _WHEELS: Final = "wheels"
+#: As `_leasehold` writes it.
+_WHEEL_LINE: Final = re.compile(
+    rf"^\./(?P<path>{_WHEELS}/leasehold-(?P<version>[^-\s]+)-\S*\.whl)\[deploy\]$", re.MULTILINE
+)
 #: What `gcloud builds submit` leaves out of what it uploads.
 _NOT_UPLOADED: Final = """\
 .git
@@ -67,9 +73,10 @@ def init(*, check: bool) -> int:
 
     deployment.py has the tables, which are yours to change; requirements.txt what a build installs,
     constraints.txt the version of each package, as it is installed here, and hashes.txt its bytes.
-    What is there is left alone, but for cloudbuild.yaml, which follows from deployment.py, and for
-    a package that constraints.txt or hashes.txt lacks: it is added. Give the command again when you
-    have changed deployment.py or your requirements.
+    What is there is left alone, but for cloudbuild.yaml, which follows from deployment.py, for a
+    package that constraints.txt or hashes.txt lacks: it is added, and for the wheel of Leasehold,
+    which is the one that is installed here. Give the command again when you have changed
+    deployment.py or your requirements, or have installed another version of Leasehold.
     """
     folder = Path.cwd()
     _need_catalog(folder)
@@ -77,7 +84,8 @@ def init(*, check: bool) -> int:
     wanted = _build_text(folder)
     before = build_file.read_text(encoding="utf-8") if build_file.is_file() else ""
     if check:
-        problems = [f"there is no {name}" for name in _missing(folder)]
+        problems = [f"there is no {name}" for name in (*_missing(folder), *_unpinned(folder))]
+        problems += _problems_of_wheel(folder)
         if before != wanted:
             problems.append(f"{FILE} is stale")
         for problem in problems:
@@ -89,6 +97,7 @@ def init(*, check: bool) -> int:
             f"another build of yours may have any other name"
         )
     written = [name for name, make in _missing(folder).items() if _write(folder / name, make())]
+    written += _renew_wheel(folder)
     written += _pin(folder)
     if before != wanted:
         build_file.write_text(wanted, encoding="utf-8")
@@ -121,6 +130,38 @@ def _missing(folder: Path) -> Mapping[str, Callable[[], str]]:
         REQUIREMENTS: lambda: "".join(f"{line}\n" for line in _requirements(folder)),
     }
     return {name: make for name, make in files.items() if not (folder / name).exists()}
+
+
+def _unpinned(folder: Path) -> Iterator[str]:
+    return (name for name in (CONSTRAINTS, HASHES) if not (folder / name).is_file())
+
+
+def _problems_of_wheel(folder: Path) -> Iterator[str]:
+    """Yield what keeps a build from installing the Leasehold that is installed here."""
+    here = package_version("leasehold")
+    for named in _wheel_lines(folder):
+        if named["version"] != here:
+            yield f"{REQUIREMENTS} installs Leasehold {named['version']}, and {here} is here"
+        elif not (folder / named["path"]).is_file():
+            yield f"there is no {named['path']}, which {REQUIREMENTS} installs"
+
+
+def _renew_wheel(folder: Path) -> Iterator[str]:
+    """Put the wheel of the Leasehold here where an earlier call put one; yield the changed files."""
+    for named in _wheel_lines(folder) if any(_problems_of_wheel(folder)) else ():
+        line, file = _leasehold(folder), folder / REQUIREMENTS
+        yield f"{_WHEELS}/"
+        if line != named[0]:
+            text = file.read_text(encoding="utf-8")
+            file.write_text(text.replace(named[0], line), encoding="utf-8")
+            yield REQUIREMENTS
+
+
+def _wheel_lines(folder: Path) -> Iterator[re.Match[str]]:
+    """Yield the line of requirements.txt by which a build installs a wheel of Leasehold."""
+    file = folder / REQUIREMENTS
+    if file.is_file():
+        yield from _WHEEL_LINE.finditer(file.read_text(encoding="utf-8"))
 
 
 def _pin(folder: Path) -> Iterator[str]:
@@ -164,7 +205,12 @@ def _leasehold(folder: Path) -> str:
     source = Path(url2pathname(urlsplit(url).path))
     if urlsplit(url).scheme != "file":
         return f"leasehold[deploy] @ {url}"
-    if source.suffix != ".whl" or not source.is_file():
+    if source.suffix == ".whl" and not source.is_file():
+        raise click.ClickException(
+            f"a build installs leasehold from a wheel in this folder, and {source}, from which it "
+            f"was installed here, is gone: put it into {_WHEELS}/"
+        )
+    if source.suffix != ".whl":
         raise click.ClickException(
             f"a build installs leasehold from a wheel in this folder. Type: pip wheel --no-deps "
             f"--wheel-dir {_WHEELS} {shlex.quote(str(source))}"
