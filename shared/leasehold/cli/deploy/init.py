@@ -147,7 +147,7 @@ def _problems_of_wheel(folder: Path) -> Iterator[str]:
 
 
 def _renew_wheel(folder: Path) -> Iterator[str]:
-    """Put the wheel of the Leasehold here where an earlier call put one; yield the changed files."""
+    """Put the wheel of the Leasehold here where an earlier call put one; yield changed files."""
     for named in _wheel_lines(folder) if any(_problems_of_wheel(folder)) else ():
         line, file = _leasehold(folder), folder / REQUIREMENTS
         yield f"{_WHEELS}/"
