@@ -382,11 +382,12 @@ class Attempt:
         with all its threads at once.
         """
         reason = self.stop.reason
+        if reason is None:
+            is_over = self.stop_at <= self.engine.clock.monotonic()
+            return Stopped(Termination.LEASE_EXPIRED) if is_over else None
         if reason is Termination.THREAD_UNAVAILABLE:
             return Deferred(reason, _NO_THREAD)
-        if reason is None and self.stop_at <= self.engine.clock.monotonic():
-            reason = Termination.LEASE_EXPIRED
-        return None if reason is None else Stopped(reason)
+        return Stopped(reason)
 
     # --- what it waits for ---
 

@@ -43,7 +43,7 @@ from leasehold.domain.notes import MadeOutput, Notes, Phases, TakenStack
 from leasehold.domain.recorded_calls import calls_folder
 from leasehold.domain.signal import place_of, with_taken
 from leasehold.domain.spend import NOTHING, Spend
-from leasehold.domain.status import AttemptEnd, Outcome, RunStatus
+from leasehold.domain.status import BLOCKED, AttemptEnd, Outcome
 from leasehold.domain.step_pause import HOLD_LOOK
 from leasehold.domain.stored import (
     DecideDocument,
@@ -237,7 +237,7 @@ def alarm_for(
         return lease.expires_at
     if manifest.is_idle:
         return _alarm_of_idle(manifest, grace, written_at)
-    if manifest.status is RunStatus.BLOCKED and manifest.asks_at is None:
+    if manifest.status is BLOCKED and manifest.asks_at is None:
         return manifest.look_at or manifest.wait_until
     if put_off := _look_of_put_off(manifest, written_at + grace):
         return put_off
@@ -607,7 +607,7 @@ class Draft:
             self.position = replace(self.position, last_settlement=_answered(self.fence, outcome))
         run, rules = self.run, self.rules
         is_over, told = run.is_terminal, None
-        if (is_over or run.status is RunStatus.BLOCKED) and run.is_listed:  # others go on
+        if (is_over or run.status is BLOCKED) and run.is_listed:  # others go on
             told = announcement_of(self.before, run, self.events, self.now, rules)
         if told is not None:
             run = replace(run, announcement=told)

@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.printable import counted
-from leasehold.domain.status import DeadLetterReason, RunStatus
+from leasehold.domain.status import ERROR, DeadLetterReason
 from leasehold.domain.trace import MAX_DETAIL_CHARS
 from leasehold.frozen import dataclass
 
@@ -40,7 +40,7 @@ def verdict_on(manifest: Manifest, now: datetime, rules: Rules) -> Verdict | Non
         now: the store's time.
         rules: the thresholds.
     """
-    is_failed = manifest.status is RunStatus.ERROR
+    is_failed = manifest.status is ERROR
     failed = _first(_OF_FAILURES, manifest, now, rules) if is_failed else None
     return failed or _first(_OF_ENDS, manifest, now, rules)
 
@@ -131,7 +131,7 @@ def _silent(manifest: Manifest, now: datetime, rules: Rules) -> str | None:  # n
 
 def _unrecovered(manifest: Manifest, now: datetime, rules: Rules) -> str | None:
     """It failed, and its next attempt is known to be lost for as long as the window."""
-    if manifest.status is not RunStatus.ERROR:
+    if manifest.status is not ERROR:
         return None
     dispatch = manifest.position.dispatch
     lost_since = dispatch.lost_since

@@ -48,7 +48,7 @@ from leasehold.domain.signal import WAITING, Signal, Wait, WaitRule
 from leasehold.domain.skips import skip_problem
 from leasehold.domain.slots import SlotWait, line_of
 from leasehold.domain.spend import Spend, SpendLimit, UsedUp, limit_of, total_of
-from leasehold.domain.status import DeadLetterReason, RunStatus
+from leasehold.domain.status import BLOCKED, COMPLETED, ERROR, PENDING, DeadLetterReason, RunStatus
 from leasehold.domain.step_pause import Hold
 from leasehold.domain.stored import (
     Count,
@@ -198,7 +198,7 @@ class Manifest(RunFields):
     @property
     def is_terminal(self) -> bool:
         """Whether nothing can move the run any more."""
-        return self.status is RunStatus.COMPLETED or self.cancelled or self.dead_lettered
+        return self.status is COMPLETED or self.cancelled or self.dead_lettered
 
     @property
     def created_at(self) -> datetime:
@@ -244,9 +244,7 @@ class Manifest(RunFields):
     @property
     def is_idle(self) -> bool:
         """Whether no time moves the run: terminal, or waiting for a person without a lease."""
-        blocked = self.status is RunStatus.BLOCKED and not (
-            self.look_at or self.wait_until or self.asks_at
-        )
+        blocked = self.status is BLOCKED and not (self.look_at or self.wait_until or self.asks_at)
         return self.is_terminal or ((self.paused or blocked) and self.position.lease is None)
 
     @property
@@ -255,14 +253,14 @@ class Manifest(RunFields):
 
         A blocked run moves only once its cause is corrected, so nothing waits for that.
         """
-        is_over = self.is_terminal or self.status is RunStatus.BLOCKED
+        is_over = self.is_terminal or self.status is BLOCKED
         return self.alarm_at is not None and not is_over
 
     @property
     def look_at(self) -> datetime | None:
         """When a blocked run is looked at again; None: it is not, a person decides."""
         block = self.block
-        if self.status is not RunStatus.BLOCKED or self.paused or self.is_terminal:
+        if self.status is not BLOCKED or self.paused or self.is_terminal:
             return None
         if block is None or not block.heals:
             return None
@@ -275,7 +273,7 @@ class Manifest(RunFields):
         A person may have one of them go on by itself, and the hint of its end may be lost.
         """
         children, block = self.position.children, self.block
-        is_kept = self.status is RunStatus.BLOCKED and not (self.paused or self.is_terminal)
+        is_kept = self.status is BLOCKED and not (self.paused or self.is_terminal)
         if children is None or block is None or not is_kept or block.code != CHILDREN_BLOCKED:
             return None
         return children.look_at
@@ -284,13 +282,13 @@ class Manifest(RunFields):
     def waits_for(self) -> Wait | None:
         """The wait for a signal that the run is blocked by; None: by none."""
         block = self.block
-        is_waiting = self.status is RunStatus.BLOCKED and not self.is_terminal
+        is_waiting = self.status is BLOCKED and not self.is_terminal
         return self.position.wait if is_waiting and block and block.code == WAITING else None
 
     @property
     def wait_until(self) -> datetime | None:
         """When the time of its wait for a signal is over; None: no time moves it."""
-        if self.status is not RunStatus.BLOCKED or self.paused:
+        if self.status is not BLOCKED or self.paused:
             return None
         wait = self.waits_for
         return None if wait is None or wait.is_over else wait.until
@@ -306,12 +304,12 @@ class Manifest(RunFields):
         if record.output is None and record.output_ref is None:
             return False
         is_refused = self.block is not None and not self.block.heals
-        return not (is_refused or record.handed_off_at or self.status is RunStatus.COMPLETED)
+        return not (is_refused or record.handed_off_at or self.status is COMPLETED)
 
     @property
     def waits_for_worker(self) -> bool:
         """Whether an attempt is to begin, now or later."""
-        waits = self.status is RunStatus.PENDING or self.status is RunStatus.ERROR
+        waits = self.status is PENDING or self.status is ERROR
         children = self.position.children
         is_resting = children is not None and not children.over
         return waits and not (self.paused or self.is_terminal or is_resting)

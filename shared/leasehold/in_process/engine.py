@@ -506,19 +506,19 @@ class InProcessEngine:
         self.close()
 
     def _observe(self, change: Change) -> None:
-        if change.manifest.cancelled:  # its handler need not wait for the next renewal to hear it
-            self.engine.leases.stop_run(change.manifest.run_id, Termination.CANCELLED)
-        if change.outcome is Outcome.STACK_REQUESTED:  # nor this
-            self.engine.leases.renew_soon(change.manifest.run_id)
-        self._timer.note(change.manifest, is_new=change.outcome is Outcome.STARTED)
+        outcome, run = change.outcome, change.manifest
+        if run.cancelled:  # its handler need not wait for the next renewal to hear it
+            self.engine.leases.stop_run(run.run_id, Termination.CANCELLED)
+        if outcome is Outcome.STACK_REQUESTED:  # nor this
+            self.engine.leases.renew_soon(run.run_id)
+        self._timer.note(run, is_new=outcome is Outcome.STARTED)
         for child in change.children:
             self._timer.note(child, is_new=True)
-        if change.outcome is Outcome.ITEMS_TAKEN and change.created is not None:
+        if change.created is not None and outcome is Outcome.ITEMS_TAKEN:
             self._timer.note(change.created, is_new=True)
-        was_idle = change.outcome in (Outcome.ARCHIVED, Outcome.ARCHIVE_OWED)
-        if not was_idle and not change.manifest.is_moving:
+        if not run.is_moving and outcome not in (Outcome.ARCHIVED, Outcome.ARCHIVE_OWED):
             for listener in tuple(self._listeners):
-                listener(change.manifest)
+                listener(run)
 
 
 def _setting(event: threading.Event, run_id: str) -> Callable[[Manifest], None]:

@@ -316,7 +316,12 @@ class _StepLimits:
         self._environ = environ
         self._find_override = find_override
         self._find_budget = find_budget
-        self._strategy = settings["PIPELINE_LIMIT_STRATEGY"]
+        strategy = settings["PIPELINE_LIMIT_STRATEGY"]
+        self._by_budget = {
+            step.step_type
+            for step in catalog.steps
+            if (step.limit_strategy or strategy) == Strategy.PHASE_DECOUPLED
+        }
         self._own_tasks: frozenset[str] = settings["PIPELINE_OWN_TASKS"]
         self._warn = warn
         self._warned: set[str] = set()
@@ -328,9 +333,7 @@ class _StepLimits:
         if entry is None:
             return None
         override = self._find_override(step_type)
-        budget = None
-        if (entry.limit_strategy or self._strategy) == Strategy.PHASE_DECOUPLED:
-            budget = self._find_budget(step_type)
+        budget = self._find_budget(step_type) if step_type in self._by_budget else None
         given = (tuple(map(self._environ.get, entry.env_overrides)), override, budget)
         known = self._resolved.get(step_type)
         if known is None or known[0] != given:

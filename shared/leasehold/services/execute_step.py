@@ -18,7 +18,7 @@ from leasehold.domain.effect import left_behind
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import ErrorRecord, StepRecord
 from leasehold.domain.result import Deferred, Failed, Finished, Result, Stopped, Unable
-from leasehold.domain.status import BlockCode, Outcome, Termination
+from leasehold.domain.status import DISPATCHES, BlockCode, Outcome, Termination
 from leasehold.errors import (
     ArtifactNotFoundError,
     HandlerNotFoundError,
@@ -115,7 +115,7 @@ def has_lease(change: Change) -> bool:
     """
     if not change.changed:
         return False
-    if change.outcome in (Outcome.STARTED, Outcome.HANDED_OFF, Outcome.CONTINUED):
+    if change.outcome in DISPATCHES:
         return change.manifest.position.lease is not None
     return change.outcome is Outcome.ACQUIRED
 
@@ -124,9 +124,8 @@ def run_attempt(engine: Engine, acquired: Committed[Change]) -> Committed[Change
     """Run the step under its lease, settle what came of it, and take the next lease along."""
     attempt = engine.leases.hold(engine, acquired)
     try:
-        is_handed_off = acquired.answer.outcome is Outcome.HANDED_OFF
-        if is_handed_off and attempt.manifest.owed:  # the worker that handed off has this lease too
-            publish(engine, left_behind(attempt.manifest))
+        if attempt.manifest.owed and acquired.answer.outcome is Outcome.HANDED_OFF:
+            publish(engine, left_behind(attempt.manifest))  # who handed off has this lease, too
         ending = _ending(engine, attempt)
         if engine.process.may_continue():
             lease_id = engine.clock.new_id()  # of rules whose overrides `ending_of` has just read

@@ -17,7 +17,15 @@ from leasehold.domain.lifecycle.settle import end_attempt, expire, lapse
 from leasehold.domain.lifecycle.termination import dead_letter, outcome_at_end
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Dispatch, Lease
-from leasehold.domain.status import AttemptEnd, Outcome, RunEvent, RunStatus, after
+from leasehold.domain.status import (
+    BLOCKED,
+    DISPATCHES,
+    IN_PROGRESS,
+    AttemptEnd,
+    Outcome,
+    RunEvent,
+    after,
+)
 from leasehold.domain.stored import replace
 from leasehold.domain.trace import TraceType
 from leasehold.errors import LeaseHeldError, NothingToClaimError
@@ -145,7 +153,7 @@ def _obstacle(manifest: Manifest, now: datetime) -> Change | None:
         return unchanged(manifest, Outcome.LEASE_HELD, wake_task(manifest, lease))
     if manifest.paused and lease is None:
         return unchanged(manifest, Outcome.PARKED)
-    is_blocked = manifest.status is RunStatus.BLOCKED
+    is_blocked = manifest.status is BLOCKED
     if is_blocked or (manifest.position.slot_wait is not None and manifest.awaits_slot):
         return unchanged(manifest, Outcome.BLOCKED if is_blocked else Outcome.AWAITS_SLOT)
     if manifest.position.dispatch.remote and lease is None:
@@ -192,7 +200,7 @@ def give_lease(draft: Draft, event: RunEvent, *, lease_id: str, holder: str) -> 
         draft.trace_next(TraceType.CHECKPOINT_RESUMED, **facts)
     record = replace(
         run.steps[at.step],
-        status=RunStatus.IN_PROGRESS,
+        status=IN_PROGRESS,
         started_at=run.steps[at.step].started_at or now,
         progress=None,
     )
@@ -255,7 +263,7 @@ def claim(manifest: Manifest, now: datetime, *, rules: Rules, lease_id: str, hol
 def _problem(manifest: Manifest, now: datetime, rules: Rules) -> str | None:
     """Return why the run has no step to be taken now, or None."""
     is_held = manifest.paused or manifest.is_resting
-    if manifest.is_terminal or is_held or manifest.status is RunStatus.BLOCKED:
+    if manifest.is_terminal or is_held or manifest.status is BLOCKED:
         rests = ", and waits for its children" if manifest.is_resting else ""
         return f"run {manifest.run_id} is {manifest.state}{rests}"
     if rules.settings_for(manifest.step_type) is None:
@@ -274,9 +282,6 @@ def _problem(manifest: Manifest, now: datetime, rules: Rules) -> str | None:
 
 
 Before = TypeVar("Before", Manifest, Manifest | None)
-
-#: What dispatches an attempt that the same worker may take at once.
-_DISPATCHES: Final = (Outcome.STARTED, Outcome.HANDED_OFF, Outcome.CONTINUED)
 
 
 def then_arrive(
@@ -304,7 +309,7 @@ def then_arrive(
 
     def both(manifest: Before, now: datetime) -> Change:
         change = first(manifest, now)
-        if change.outcome not in _DISPATCHES:
+        if change.outcome not in DISPATCHES:
             return change
         if not change.changed:
             return _again(Draft(change.manifest, now, rules), lease_id, change)

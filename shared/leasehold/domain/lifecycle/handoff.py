@@ -18,7 +18,7 @@ from leasehold.domain.manifest import Manifest, Position
 from leasehold.domain.manifest_parts import Dispatch, ErrorRecord, SkippedStep
 from leasehold.domain.recorded_calls import outlasting
 from leasehold.domain.signal import Signal, place_of, signal_for, with_taken, without_values_of
-from leasehold.domain.status import Outcome, RunEvent, RunStatus, after
+from leasehold.domain.status import COMPLETED, ERROR, Outcome, RunEvent, after
 from leasehold.domain.stored import make, replace
 from leasehold.domain.trace import TraceType, event_of
 from leasehold.domain.trials import (
@@ -138,7 +138,7 @@ def _next_step(draft: Draft, event: RunEvent, following: str) -> Change:
     nothing of skips gives each step the output of the one before it in the plan.
     """
     step, record = draft.position.step, draft.step
-    draft.step = replace(record, status=RunStatus.COMPLETED, handed_off_at=draft.now)
+    draft.step = replace(record, status=COMPLETED, handed_off_at=draft.now)
     if record.skip_to is not None:
         run = draft.run
         place, to = run.plan.index(step) + 1, run.plan.index(following)
@@ -152,7 +152,7 @@ def _next_step(draft: Draft, event: RunEvent, following: str) -> Change:
 
 def _complete(draft: Draft, event: RunEvent) -> Change:
     """Complete the run."""
-    draft.step = replace(draft.step, status=RunStatus.COMPLETED)
+    draft.step = replace(draft.step, status=COMPLETED)
     at = draft.position
     draft.run = replace(
         draft.rest,
@@ -328,7 +328,7 @@ def _next_dispatch(draft: Draft, run: Manifest, not_before: datetime) -> Dispatc
         )
     is_unjudged, block = run.has_unjudged_output, at.dispatch.after_block
     is_elsewhere = (at.dispatch.step, at.dispatch.trial) != (at.step, at.trial)
-    if is_elsewhere or (run.status is RunStatus.ERROR and not is_unjudged):
+    if is_elsewhere or (run.status is ERROR and not is_unjudged):
         block = None
     if is_unjudged:
         return dispatch.to_be_judged(block)

@@ -22,7 +22,7 @@ from leasehold.domain.manifest_parts import (
     step_type_at,
 )
 from leasehold.domain.spend import SpendLimit
-from leasehold.domain.status import Outcome, RunStatus
+from leasehold.domain.status import PENDING, Outcome
 from leasehold.domain.stored import make
 from leasehold.errors import DocumentExistsError, IdempotencyKeyReusedError, RunBeingPurgedError
 from leasehold.frozen import dataclass
@@ -79,7 +79,7 @@ def start(current: Manifest | None, now: datetime, *, rules: Rules, new: NewRun)
     if current is not None:
         check_again(current, new)
         return unchanged(current, Outcome.EXISTING)
-    steps = {step: make(StepRecord, status=RunStatus.PENDING) for step in new.plan}
+    steps = dict.fromkeys(new.plan, make(StepRecord, status=PENDING))
     manifest = new_manifest(now, rules=rules, new=new, step=new.plan[0], steps=steps)
     if manifest.places is not None and manifest.wait_rule_at(new.plan[0]) is not None:
         draft = Draft(manifest, now, rules)
@@ -128,7 +128,7 @@ def new_manifest(
         input_ref=new.input.ref,
         input_files=new.input_files,
         has_files=bool(new.input_files),
-        status=RunStatus.PENDING,
+        status=PENDING,
         position=make(
             Position,
             step=step,

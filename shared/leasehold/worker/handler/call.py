@@ -128,13 +128,14 @@ def call_handler(
             or descriptors before any of it was called, the attempt is deferred.
         resolve: imports what is called.
     """
-    code = BlockCode.HANDLER_UNAVAILABLE
+    handler: Handler | None = None
     context: StepContext | Result | None = None
     try:
         actions, handler = resolve(step)
-        code = BlockCode.INPUT_MISMATCH
         value = handler.given.validate_json(given)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is kept with the run
+        is_missing = handler is None
+        code = BlockCode.HANDLER_UNAVAILABLE if is_missing else BlockCode.INPUT_MISMATCH
         return _unable(code, error, step)
     try:
         context = begin()
