@@ -190,7 +190,8 @@ def to_column(value: Any) -> Any:
     if isinstance(value, _PLAIN):
         return value
     if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat(timespec="microseconds")
+        text = pydantic_core.to_json(value.astimezone(UTC)).decode()  # thrice as fast as isoformat
+        return f"{text[1:20]}{text[20:-2] or '.000000'}+00:00"
     return pydantic_core.to_json(value).decode()
 
 
