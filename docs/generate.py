@@ -244,7 +244,7 @@ def dead_letters() -> str:
             entry.severity,
             entry.meaning,
             entry.remediation,
-            ", ".join(f"`{name}`" for name in entry.thresholds),
+            ", ".join(f"`{s.name}`" for s in SETTINGS if entry.reason in s.decides),
         ]
         for entry in DEAD_LETTERS
     ]

@@ -175,7 +175,7 @@ def unresolved_lines() -> list[str]:
     name = settings["LEASEHOLD_CATALOG"]
     with contextlib.redirect_stdout(sys.stderr):  # what modules print while they are imported
         catalog = load_catalog(name)
-        with imports_within(settings["PIPELINE_IMPORT_TIMEOUT_S"]):
+        with imports_within(settings["PIPELINE_IMPORT_TIMEOUT_S"].total_seconds()):
             return [line_of(one) for one in unresolved(catalog, name)]
 
 

@@ -19,6 +19,7 @@ from leasehold.ports.sample_source import SampleSource
 from leasehold.ports.task_queue import TaskQueue
 from leasehold.registry.extras import require_extra
 from leasehold.registry.setting_texts import FROM_LEDGER
+from leasehold.registry.settings import arguments_of
 
 
 def open_documents(address: str, clock: Clock) -> Documents:
@@ -56,13 +57,7 @@ def open_tasks(settings: Mapping[str, Any], clock: Clock) -> TaskQueue:
     from leasehold.adapters.cloud_tasks import CloudTasks
 
     project, location = address.removeprefix("cloud-tasks://").split("/")
-    return CloudTasks(
-        project,
-        location,
-        settings["LEASEHOLD_FUNCTION_URL"],
-        settings["LEASEHOLD_TASK_ACCOUNT"] or None,
-        emulator_url=settings["CLOUD_TASKS_EMULATOR_URL"],
-    )
+    return CloudTasks(project, location, **arguments_of(CloudTasks, settings))
 
 
 def open_events(
@@ -90,7 +85,9 @@ def open_events(
     return PubSubEvents(project, topic, base_url)
 
 
-def open_samples(settings: Mapping[str, Any], clock: Clock) -> SampleSource | None:
+def open_samples(
+    settings: Mapping[str, Any], clock: Clock, window: timedelta
+) -> SampleSource | None:
     """Open the server of PIPELINE_METRICS_SOURCE; None: durations come from the ledger."""
     address = settings["PIPELINE_METRICS_SOURCE"]
     if address == FROM_LEDGER:
@@ -101,9 +98,8 @@ def open_samples(settings: Mapping[str, Any], clock: Clock) -> SampleSource | No
         require_extra("google", f"PIPELINE_METRICS_SOURCE={address}", "google.cloud.storage")
     return PrometheusSamples(
         address,
-        bootstrap=settings["PIPELINE_BUDGET_INIT_SOURCE"],
-        execution=settings["PIPELINE_BUDGET_EXEC_SOURCE"],
-        window=timedelta(days=settings["PIPELINE_BUDGET_WINDOW_DAYS"]),
+        window=window,
         clock=clock,
         token=GoogleToken() if is_of_google(address) else None,
+        **arguments_of(PrometheusSamples, settings),
     ).samples

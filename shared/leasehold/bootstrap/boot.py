@@ -25,6 +25,7 @@ from leasehold.attempt.values import load
 from leasehold.bootstrap.catalog import check_home, load_catalog
 from leasehold.bootstrap.connections import Around, Purpose, connect
 from leasehold.bounded_calls import BoundedCalls, side_by_side
+from leasehold.budgets.proposal import BudgetSettings
 from leasehold.domain.change import Change
 from leasehold.domain.event_message import EventMessage
 from leasehold.domain.signal_link import PublicUrl
@@ -47,10 +48,15 @@ from leasehold.ports.task_queue import TaskQueue
 from leasehold.ports.telemetry import NO_TELEMETRY, Telemetry
 from leasehold.registry.channels import ChannelEntry
 from leasehold.registry.dispatch import REMOTE, Isolation
-from leasehold.registry.effective_settings import budget_settings, goes_by_budgets, rules_of
+from leasehold.registry.effective_settings import goes_by_budgets, rules_of
 from leasehold.registry.extras import require_extra
 from leasehold.registry.pipelines import Catalog
-from leasehold.registry.settings import check_artifacts, check_endpoint, read_settings
+from leasehold.registry.settings import (
+    arguments_of,
+    check_artifacts,
+    check_endpoint,
+    read_settings,
+)
 from leasehold.services.engine import (
     Channels,
     Engine,
@@ -260,7 +266,7 @@ def boot(
         by_hand=announces_by_hand,
     )
     artifacts, bus = connections.artifacts, connections.bus
-    budgets = budget_settings(settings)
+    budgets = BudgetSettings(**arguments_of(BudgetSettings, settings))
     overrides = KnownOverrides(
         connections.documents, clock, log, reads_budgets=goes_by_budgets(catalog, budgets)
     )
@@ -275,7 +281,7 @@ def boot(
         interrupts,
         _in_processes(catalog, everywhere),
         sources=sources.files,
-        import_s=settings["PIPELINE_IMPORT_TIMEOUT_S"],
+        **arguments_of(ProcessRunner, settings),
     )
     errands, sends, host = BoundedCalls("errand"), BoundedSends(), host_name()
     channels = _channels(settings, environ, clock, hooks)
@@ -309,7 +315,7 @@ def boot(
         ),
         threads=Threads(side_by_side, errands.run, partial(pause, clock)),
         listeners=Listeners(hooks.observe, hooks.report, log),
-        retention=Retention(settings["LEASEHOLD_RETENTION_DAYS"]),
+        retention=Retention(**arguments_of(Retention, settings)),
         telemetry=_telemetry(
             settings,
             environ,
@@ -320,7 +326,7 @@ def boot(
             purpose=purpose,
         ),
         budgets=budgets,
-        samples=open_samples(settings, clock),
+        samples=open_samples(settings, clock, budgets.window),
         link_secrets=settings["LEASEHOLD_LINK_SECRET"],
     )
     if isinstance(bus, InProcessEvents):
@@ -357,8 +363,8 @@ def _channels(
         clock,
         report=hooks.report,
         find_sender=sender_of,
-        allow_local=settings["LEASEHOLD_ALLOW_LOCAL_CHANNELS"],
         base_url=PublicUrl(settings["LEASEHOLD_PUBLIC_URL"], settings["LEASEHOLD_LINK_SECRET"]),
+        **arguments_of(ChannelOpener, settings),
     )
 
 
@@ -388,11 +394,11 @@ def _telemetry(
         return open_telemetry(
             endpoint,
             environ,
-            env=settings["DEPLOYMENT_ENV"],
             steps=catalog.steps,
             holder=holder,
             clock=clock,
             log=log,
+            **arguments_of(open_telemetry, settings),
         )
     except Exception as error:  # noqa: BLE001 - as the SDK refuses variables of its own
         log(f"there is no telemetry: its SDK raised {type(error).__name__}: {error}")

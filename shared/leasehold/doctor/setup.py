@@ -92,7 +92,7 @@ def limits(setup: Setup) -> Iterator[Finding]:
     for name, deadline in deadlines(setup):
         if step.timeout < deadline + MARGIN and deadline <= PLATFORM_DEADLINE:
             yield _too_short(name, deadline, step)
-    call = timedelta(seconds=setup.settings["PIPELINE_DELIVERY_CALL_S"])
+    call = setup.settings["PIPELINE_DELIVERY_CALL_S"]
     for delivery in functions.called_by(Trigger.EVENTS) if setup.channels else ():
         if call >= delivery.timeout:
             message = (

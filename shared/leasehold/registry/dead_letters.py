@@ -19,7 +19,6 @@ class DeadLetterEntry:
         severity: of the log line, as Cloud Logging names it.
         meaning: what has happened.
         remediation: what to do about it, in words.
-        thresholds: the settings that decide on it.
     """
 
     reason: DeadLetterReason
@@ -27,7 +26,6 @@ class DeadLetterEntry:
     severity: Literal["ERROR", "CRITICAL"]
     meaning: str
     remediation: str
-    thresholds: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
@@ -48,7 +46,6 @@ DEAD_LETTERS: Final = Registry(
             "dispatch_deadline_exceeded, memory_limit_exceeded: a handler that does with less, or "
             "a higher limit; silence_limit_exceeded: what it hangs in; the error has the line it "
             "was at), then recreate the run from this step.",
-            ("PIPELINE_MAX_RETRIES", "PIPELINE_MAX_FAILURES"),
         ),
         DeadLetterEntry(
             DeadLetterReason.STUCK_IN_PROGRESS,
@@ -58,7 +55,6 @@ DEAD_LETTERS: Final = Registry(
             "time, without progress in between. Time off does not count.",
             "Look at who held the lease and how it ended (step_terminated): a step that is killed "
             "each time needs more memory, or checkpoints. Then recreate the run from this step.",
-            ("PIPELINE_MAX_INTERRUPTIONS", "PIPELINE_STUCK_TIMEOUT_MS"),
         ),
         DeadLetterEntry(
             DeadLetterReason.UNRECOVERED_ERROR,
@@ -68,7 +64,6 @@ DEAD_LETTERS: Final = Registry(
             "recovery window.",
             "Find what removes undelivered tasks: a queue that is purged or created again. Then "
             "recreate the run from this step.",
-            ("PIPELINE_RECOVERY_WINDOW_MS",),
         ),
         DeadLetterEntry(
             DeadLetterReason.PERMANENT_FAILURE,
@@ -86,7 +81,6 @@ DEAD_LETTERS: Final = Registry(
             "off does not count.",
             "See whether the queue delivers to execute_step, or whether the step's remote workers "
             "run. Then recreate the run from this step.",
-            ("PIPELINE_MAX_INTERRUPTIONS",),
         ),
     ],
 )

@@ -24,6 +24,7 @@ from leasehold.registry.dispatch import (
 )
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.setting_texts import IN_PROCESS, as_refused
+from leasehold.registry.settings import arguments_of
 
 _ENTRY: Final = "entry"
 _MAX_DIGITS: Final = 9
@@ -242,11 +243,7 @@ def rules_of(
         warn: given a sentence on each limit that is refused, once.
         find_budget: returns the derived limit of a step type, likewise.
     """
-    backoff = Backoff(
-        minimum=timedelta(seconds=settings["PIPELINE_MIN_BACKOFF_S"]),
-        maximum=timedelta(seconds=settings["PIPELINE_MAX_BACKOFF_S"]),
-        doublings=settings["PIPELINE_MAX_DOUBLINGS"],
-    )
+    backoff = Backoff(**arguments_of(Backoff, settings))
     limits = _StepLimits(
         settings,
         catalog,
@@ -258,33 +255,11 @@ def rules_of(
     )
     return Rules(
         settings_for=limits.settings_for,
-        lease_ttl=limits.lease_ttl,
-        grace=timedelta(seconds=settings["PIPELINE_DISPATCH_GRACE_S"]),
         on_platform=settings["LEASEHOLD_TASKS"] != IN_PROCESS,
-        max_failures=settings["PIPELINE_MAX_FAILURES"],
-        max_interruptions=settings["PIPELINE_MAX_INTERRUPTIONS"],
-        stuck_timeout=timedelta(milliseconds=settings["PIPELINE_STUCK_TIMEOUT_MS"]),
-        recovery_window=timedelta(milliseconds=settings["PIPELINE_RECOVERY_WINDOW_MS"]),
         backoff=backoff,
         channels_for=catalog.channels_for,
-        delivery=_delivery_rules(settings),
-    )
-
-
-def _delivery_rules(settings: Mapping[str, Any]) -> DeliveryRules:
-    def seconds(name: str) -> timedelta:
-        return timedelta(seconds=settings[f"PIPELINE_{name}_S"])
-
-    return DeliveryRules(
-        tries=settings["PIPELINE_DELIVERY_TRIES"],
-        first_wait=seconds("DELIVERY_WAIT"),
-        multiplier=settings["PIPELINE_DELIVERY_MULTIPLIER"],
-        longest_wait=seconds("DELIVERY_MAX_WAIT"),
-        timeout=seconds("DELIVERY_TIMEOUT"),
-        call_time=seconds("DELIVERY_CALL"),
-        give_up_after=seconds("DELIVERY_GIVE_UP"),
-        channel_failures=settings["PIPELINE_CHANNEL_FAILURES"],
-        channel_rest=seconds("CHANNEL_REST"),
+        delivery=DeliveryRules(**arguments_of(DeliveryRules, settings)),
+        **arguments_of(Rules, settings),
     )
 
 
@@ -306,9 +281,8 @@ class _StepLimits:
         warn: Callable[[str], object],
         backoff: Backoff,
     ) -> None:
-        heartbeat = settings["PIPELINE_HEARTBEAT_S"]
-        self.lease_ttl = timedelta(seconds=settings["PIPELINE_LEASE_TTL_S"])
-        self._heartbeat = None if heartbeat is None else timedelta(seconds=heartbeat)
+        self._heartbeat = settings["PIPELINE_HEARTBEAT_S"]
+        self._longest_heartbeat = settings["PIPELINE_LEASE_TTL_S"] / 3
         self._on_platform = settings["LEASEHOLD_TASKS"] != IN_PROCESS
         self._max_retries = settings["PIPELINE_MAX_RETRIES"]
         self._backoff = backoff
@@ -354,7 +328,7 @@ class _StepLimits:
             max_retries=self._max_retries,
             backoff=self._backoff,
             heartbeat=self._heartbeat,
-            longest_heartbeat=self.lease_ttl / 3,
+            longest_heartbeat=self._longest_heartbeat,
             on_platform=self._on_platform,
         )
         for sentence in settings.refused:
@@ -363,20 +337,6 @@ class _StepLimits:
                 self._warn(sentence)
         has_own = entry.queue or self._own_tasks & {"all", entry.step_type, entry.queue_id}
         return replace(settings, own_task=True) if has_own else settings
-
-
-# How the limits of steps are derived.
-
-
-def budget_settings(settings: Mapping[str, Any]) -> BudgetSettings:
-    """Return how budgets are derived, for all steps that do not say."""
-    return BudgetSettings(
-        strategy=Strategy(settings["PIPELINE_LIMIT_STRATEGY"]),
-        percentile=settings["PIPELINE_BUDGET_PERCENTILE"],
-        safety_buffer=timedelta(seconds=settings["PIPELINE_BUDGET_BUFFER_S"]),
-        rounding_granularity=timedelta(seconds=settings["PIPELINE_BUDGET_ROUNDING_S"]),
-        window=timedelta(days=settings["PIPELINE_BUDGET_WINDOW_DAYS"]),
-    )
 
 
 def goes_by_budgets(catalog: Catalog, budgets: BudgetSettings) -> bool:

@@ -6,11 +6,15 @@ import functools
 import ipaddress
 import re
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
+from leasehold.domain.status import DeadLetterReason
 from leasehold.frozen import dataclass
+
+_Value = TypeVar("_Value")
 
 _LAST_PORT: Final = 65_535
 _MAX_VALUE_SHOWN_CHARS: Final = 100
@@ -59,8 +63,9 @@ class SettingEntry:
         allowed: the values it may have, in words.
         meaning: what it does, in words.
         read: gives the value of a text; raises ValueError for one that is not allowed.
-        is_threshold: a value that is not allowed is reported, and the default holds: a slip in a
-            threshold must not keep runs from moving.
+        sets: the argument that has its value, as `Rules.grace`: see `arguments_of`. Empty: who
+            needs it takes it by its name.
+        decides: for which reasons it decides that a run is given up.
         file_key: its key in the file of LEASEHOLD_CONFIG; empty: `settings.NAME`.
         is_secret: its value is shown nowhere, and does not stand in that file.
     """
@@ -70,9 +75,18 @@ class SettingEntry:
     allowed: str
     meaning: str
     read: Callable[[str], Any]
-    is_threshold: bool = False
+    sets: str = ""
+    decides: tuple[DeadLetterReason, ...] = ()
     file_key: str = ""
     is_secret: bool = False
+
+    @property
+    def is_threshold(self) -> bool:
+        """Whether a value that is not allowed is reported, and the default holds.
+
+        A slip in a threshold must not keep runs from moving.
+        """
+        return bool(self.decides)
 
     def as_refused(self, text: str) -> str:
         """Return a value as a line shows that refuses it."""
@@ -167,14 +181,19 @@ def metric_name(text: str) -> str:
     return found[1]
 
 
-def seconds_up_to(most: float) -> Callable[[str], float]:
+def times(unit: timedelta, read: Callable[[str], float]) -> Callable[[str], timedelta]:
+    """Return what reads how often a time is a unit, such as a day."""
+    return lambda text: read(text) * unit
+
+
+def seconds_up_to(most: float) -> Callable[[str], timedelta]:
     """Return what reads seconds above 0, at most `most`."""
 
-    def read(text: str) -> float:
+    def read(text: str) -> timedelta:
         value = float(text)
         if not 0 < value <= most:  # nor a NaN
             raise ValueError(text)
-        return value
+        return timedelta(seconds=value)
 
     return read
 
@@ -329,20 +348,6 @@ def log_levels(text: str) -> dict[str, str]:
     return levels
 
 
-def log_format(text: str) -> str:
-    """Return the form of log lines; empty: lines for people, and events as JSON for programs."""
-    if text not in ("", "text", "json"):
-        raise ValueError(text)
-    return text
-
-
-def isolation(text: str) -> str:
-    """Return where handlers run."""
-    if text != "inline":
-        raise ValueError(text)
-    return text
-
-
 def pair(scheme: str) -> Callable[[str], str]:
     """Return what reads two names behind a scheme: `cloud-tasks://PROJECT/LOCATION`."""
 
@@ -355,7 +360,7 @@ def pair(scheme: str) -> Callable[[str], str]:
     return read
 
 
-def maybe(read: Callable[[str], str]) -> Callable[[str], str | None]:
+def maybe(read: Callable[[str], _Value]) -> Callable[[str], _Value | None]:
     """Allow a setting to be unset."""
     return lambda text: read(text) if text else None
 

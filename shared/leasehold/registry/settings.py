@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from leasehold.domain.status import DeadLetterReason
 from leasehold.errors import SettingError, SettingsFileError, UnsetSettingError
 from leasehold.registry.registry import Registry
 from leasehold.registry.setting_texts import (
@@ -21,8 +22,6 @@ from leasehold.registry.setting_texts import (
     events_address,
     identity_header,
     is_email,
-    isolation,
-    log_format,
     log_levels,
     maybe,
     metric_name,
@@ -36,10 +35,14 @@ from leasehold.registry.setting_texts import (
     secrets,
     store_address,
     tasks_address,
+    times,
     web_address,
     whole,
     yes_or_no,
 )
+
+if TYPE_CHECKING:
+    from leasehold.budgets.proposal import Strategy
 
 _DAY_S: Final = 86_400.0
 _WEEK_S: Final = 604_800
@@ -47,6 +50,8 @@ _WEEK_MS: Final = 7 * 86_400_000
 _SECONDS: Final = "seconds above 0, at most 86400"
 _MILLISECONDS: Final = f"whole milliseconds from 1 to {_WEEK_MS}"
 _seconds: Final = seconds_up_to(_DAY_S)
+_milliseconds: Final = times(timedelta(milliseconds=1), whole(1, _WEEK_MS))
+_DAY: Final = timedelta(days=1)
 _MAX_ENV_CHARS: Final = 64
 _PRINTABLE: Final = "16 to 4096 printable characters of ASCII, without blanks and commas"
 _ALSO: Final = "or NEW,OLD while it is changed"
@@ -54,6 +59,12 @@ _ALSO: Final = "or NEW,OLD while it is changed"
 
 def _deployment(text: str) -> str:
     return "".join(filter(str.isprintable, text))[:_MAX_ENV_CHARS] or "unknown"
+
+
+def _strategy(text: str) -> Strategy:
+    from leasehold.budgets.proposal import Strategy  # noqa: PLC0415 - no catalog needs it
+
+    return Strategy(text)
 
 
 SETTINGS: Final = Registry(
@@ -111,6 +122,7 @@ SETTINGS: Final = Registry(
             "http://HOST:PORT",
             "a local server that plays Cloud Tasks; the dev server sets it",
             maybe(web_address),
+            sets="CloudTasks.emulator_url",
         ),
         SettingEntry(
             "LEASEHOLD_FUNCTION_URL",
@@ -118,6 +130,7 @@ SETTINGS: Final = Registry(
             "http://… or https://…",
             "where tasks are sent: the address of execute_step",
             maybe(web_address),
+            sets="CloudTasks.function_url",
         ),
         SettingEntry(
             "LEASEHOLD_TASK_ACCOUNT",
@@ -125,6 +138,7 @@ SETTINGS: Final = Registry(
             "the email of a service account",
             "whose OIDC token tasks carry",
             str,
+            sets="CloudTasks.task_account",
         ),
         SettingEntry(
             "LEASEHOLD_CALLERS",
@@ -133,6 +147,7 @@ SETTINGS: Final = Registry(
             "who may call this function ([security.md](security.md)); a function on Cloud Run does "
             "not start without it",
             callers,
+            sets="CallerCheck.accounts",
         ),
         SettingEntry(
             "LEASEHOLD_RIGHTS",
@@ -144,6 +159,7 @@ SETTINGS: Final = Registry(
             "default calls may do everything, and pages change nothing "
             "([security.md](security.md#who-may-do-what))",
             rights,
+            sets="CallerCheck.rights",
         ),
         SettingEntry(
             "LEASEHOLD_TOKEN",
@@ -186,6 +202,7 @@ SETTINGS: Final = Registry(
             "addresses, or other audiences of tokens, separated by commas",
             "whom the tokens of callers must be for: the addresses of this function",
             audiences,
+            sets="CallerCheck.audiences",
         ),
         SettingEntry(
             "LEASEHOLD_CATALOG",
@@ -201,6 +218,7 @@ SETTINGS: Final = Registry(
             "whether webhooks and Slack may be called over http:// and at addresses of this "
             "machine and of private networks, as in tests and on one machine",
             yes_or_no,
+            sets="ChannelOpener.allow_local",
         ),
         SettingEntry(
             "LEASEHOLD_ISOLATION",
@@ -208,7 +226,7 @@ SETTINGS: Final = Registry(
             "inline, or nothing",
             "inline: every handler runs in a thread of its worker, where a breakpoint works and no "
             "limit can stop it. Where it is not set, each step says",
-            maybe(isolation),
+            maybe(one_of("inline")),
         ),
         SettingEntry(
             "LEASEHOLD_LOG_LEVEL",
@@ -226,7 +244,7 @@ SETTINGS: Final = Registry(
             "the form of all log lines of dev, serve and start --in-process. Where it is not set, "
             "they are text, and events are JSON where stderr is no terminal. Deployed functions "
             "always write JSON",
-            log_format,
+            one_of("", "text", "json"),
         ),
         SettingEntry(
             "LEASEHOLD_RETENTION_DAYS",
@@ -234,7 +252,8 @@ SETTINGS: Final = Registry(
             "a whole number of days from 1 to 36500",
             "how long ended runs are kept; the sweep purges older ones. Where it is not set, all "
             "are kept",
-            lambda text: timedelta(days=whole(1, 36_500)(text)) if text else None,
+            maybe(times(_DAY, whole(1, 36_500))),
+            sets="Retention.after",
         ),
         SettingEntry(
             "PIPELINE_MAX_RETRIES",
@@ -243,7 +262,7 @@ SETTINGS: Final = Registry(
             "how often a failed attempt is repeated without progress in between, where the step "
             "does not say",
             whole(0, 1000),
-            is_threshold=True,
+            decides=(DeadLetterReason.RETRIES_EXHAUSTED,),
         ),
         SettingEntry(
             "PIPELINE_MAX_FAILURES",
@@ -252,7 +271,8 @@ SETTINGS: Final = Registry(
             "how often a step may fail in all, with progress in between; never less often than its "
             "retries allow",
             whole(0, 1_000_000),
-            is_threshold=True,
+            sets="Rules.max_failures",
+            decides=(DeadLetterReason.RETRIES_EXHAUSTED,),
         ),
         SettingEntry(
             "PIPELINE_MAX_INTERRUPTIONS",
@@ -261,7 +281,8 @@ SETTINGS: Final = Registry(
             "how often a step may be interrupted or lose its lease without progress in between; "
             "time off and further shutdowns within ten minutes do not count",
             whole(0, 1000),
-            is_threshold=True,
+            sets="Rules.max_interruptions",
+            decides=(DeadLetterReason.STUCK_IN_PROGRESS, DeadLetterReason.NEVER_STARTED),
         ),
         SettingEntry(
             "PIPELINE_STUCK_TIMEOUT_MS",
@@ -269,8 +290,9 @@ SETTINGS: Final = Registry(
             _MILLISECONDS,
             "how long nothing may be heard of a step before that counts as a silence, though never "
             "before its lease is over; the second silence without progress gives the run up",
-            whole(1, _WEEK_MS),
-            is_threshold=True,
+            _milliseconds,
+            sets="Rules.stuck_timeout",
+            decides=(DeadLetterReason.STUCK_IN_PROGRESS,),
         ),
         SettingEntry(
             "PIPELINE_RECOVERY_WINDOW_MS",
@@ -278,8 +300,9 @@ SETTINGS: Final = Registry(
             _MILLISECONDS,
             "how long after a failure the task of the next attempt may be known to be lost; time "
             "parked, and time without a sweep, do not count",
-            whole(1, _WEEK_MS),
-            is_threshold=True,
+            _milliseconds,
+            sets="Rules.recovery_window",
+            decides=(DeadLetterReason.UNRECOVERED_ERROR,),
         ),
         SettingEntry(
             "PIPELINE_DISPATCH_GRACE_S",
@@ -287,6 +310,7 @@ SETTINGS: Final = Registry(
             _SECONDS,
             "how long after its time a task may still come before the sweep looks for it",
             _seconds,
+            sets="Rules.grace",
         ),
         SettingEntry(
             "PIPELINE_IMPORT_TIMEOUT_S",
@@ -294,16 +318,22 @@ SETTINGS: Final = Registry(
             _SECONDS,
             "how long the import of a handler's module may take; its agent timeout begins after it",
             _seconds,
+            sets="ProcessRunner.import_time",
         ),
         SettingEntry(
-            "PIPELINE_LEASE_TTL_S", "30", _SECONDS, "how long a lease runs unrenewed", _seconds
+            "PIPELINE_LEASE_TTL_S",
+            "30",
+            _SECONDS,
+            "how long a lease runs unrenewed",
+            _seconds,
+            sets="Rules.lease_ttl",
         ),
         SettingEntry(
             "PIPELINE_HEARTBEAT_S",
             "",
             f"{_SECONDS}, and at most half of PIPELINE_LEASE_TTL_S",
             "how often a lease is renewed; where it is not set, the step says (10 s)",
-            lambda text: _seconds(text) if text else None,
+            maybe(_seconds),
         ),
         SettingEntry(
             "PIPELINE_MIN_BACKOFF_S",
@@ -311,9 +341,15 @@ SETTINGS: Final = Registry(
             f"{_SECONDS}, and at most PIPELINE_MAX_BACKOFF_S",
             "the wait after a first failure",
             _seconds,
+            sets="Backoff.minimum",
         ),
         SettingEntry(
-            "PIPELINE_MAX_BACKOFF_S", "300", _SECONDS, "the longest wait after a failure", _seconds
+            "PIPELINE_MAX_BACKOFF_S",
+            "300",
+            _SECONDS,
+            "the longest wait after a failure",
+            _seconds,
+            sets="Backoff.maximum",
         ),
         SettingEntry(
             "PIPELINE_MAX_DOUBLINGS",
@@ -321,6 +357,7 @@ SETTINGS: Final = Registry(
             "a whole number from 0 to 16",
             "how often the wait doubles",
             whole(0, 16),
+            sets="Backoff.doublings",
         ),
         SettingEntry(
             "PIPELINE_DELIVERY_TRIES",
@@ -329,6 +366,7 @@ SETTINGS: Final = Registry(
             "how often the call that begins an announcement tries to send it, if its time allows",
             whole(1, 100),
             file_key="delivery.retry_policy.tries",
+            sets="DeliveryRules.tries",
         ),
         SettingEntry(
             "PIPELINE_DELIVERY_WAIT_S",
@@ -337,6 +375,7 @@ SETTINGS: Final = Registry(
             "the wait after the first send that failed",
             _seconds,
             file_key="delivery.retry_policy.first_wait",
+            sets="DeliveryRules.first_wait",
         ),
         SettingEntry(
             "PIPELINE_DELIVERY_MULTIPLIER",
@@ -345,6 +384,7 @@ SETTINGS: Final = Registry(
             "how much longer each further wait is than the one before",
             number(1, 10),
             file_key="delivery.retry_policy.multiplier",
+            sets="DeliveryRules.multiplier",
         ),
         SettingEntry(
             "PIPELINE_DELIVERY_MAX_WAIT_S",
@@ -352,6 +392,7 @@ SETTINGS: Final = Registry(
             _SECONDS,
             "the longest wait between two sends, where the provider does not ask for a longer one",
             _seconds,
+            sets="DeliveryRules.longest_wait",
         ),
         SettingEntry(
             "PIPELINE_DELIVERY_TIMEOUT_S",
@@ -359,6 +400,7 @@ SETTINGS: Final = Registry(
             "seconds above 0, at most 600",
             "how long one send of an announcement may take",
             seconds_up_to(600),
+            sets="DeliveryRules.timeout",
         ),
         SettingEntry(
             "PIPELINE_DELIVERY_CALL_S",
@@ -367,6 +409,7 @@ SETTINGS: Final = Registry(
             "how long one call of deliver_notification may take, with all its tries: less than the "
             "function has",
             _seconds,
+            sets="DeliveryRules.call_time",
         ),
         SettingEntry(
             "PIPELINE_DELIVERY_GIVE_UP_S",
@@ -374,6 +417,7 @@ SETTINGS: Final = Registry(
             f"seconds above 0, at most {_WEEK_S}",
             "how long an announcement is tried that no provider takes",
             seconds_up_to(_WEEK_S),
+            sets="DeliveryRules.give_up_after",
         ),
         SettingEntry(
             "PIPELINE_CHANNEL_FAILURES",
@@ -381,6 +425,7 @@ SETTINGS: Final = Registry(
             "a whole number from 1 to 1000",
             "after so many failed sends in a row nothing is sent to a channel for a while",
             whole(1, 1000),
+            sets="DeliveryRules.channel_failures",
         ),
         SettingEntry(
             "PIPELINE_CHANNEL_REST_S",
@@ -388,6 +433,7 @@ SETTINGS: Final = Registry(
             _SECONDS,
             "how long nothing is sent then, until one send tries how it is",
             _seconds,
+            sets="DeliveryRules.channel_rest",
         ),
         SettingEntry(
             "OTEL_EXPORTER_OTLP_ENDPOINT",
@@ -403,6 +449,7 @@ SETTINGS: Final = Registry(
             "a text; the first 64 characters count",
             "which deployment it is, such as production: the attribute env of telemetry",
             _deployment,
+            sets="open_telemetry.env",
         ),
         SettingEntry(
             "PIPELINE_DELIVERY_STORE",
@@ -429,8 +476,9 @@ SETTINGS: Final = Registry(
             "how the limits of a step are chosen, where its entry does not say "
             "([timeouts.md](timeouts.md)): fixed: as the entry has them; propose: likewise, and "
             "better ones are proposed; phase_decoupled: as its attempts of the last days need",
-            one_of("fixed", "propose", "phase_decoupled"),
+            _strategy,
             file_key="scheduling.strategy",
+            sets="BudgetSettings.strategy",
         ),
         SettingEntry(
             "PIPELINE_METRICS_SOURCE",
@@ -448,6 +496,7 @@ SETTINGS: Final = Registry(
             "the histogram of bootstraps, on that server",
             metric_name,
             file_key="budget.init_p95.source",
+            sets="PrometheusSamples.bootstrap",
         ),
         SettingEntry(
             "PIPELINE_BUDGET_EXEC_SOURCE",
@@ -456,6 +505,7 @@ SETTINGS: Final = Registry(
             "the histogram of executions, on that server",
             metric_name,
             file_key="budget.exec_p95.source",
+            sets="PrometheusSamples.execution",
         ),
         SettingEntry(
             "PIPELINE_BUDGET_PERCENTILE",
@@ -464,14 +514,16 @@ SETTINGS: Final = Registry(
             "the share of attempts that a derived limit leaves time for",
             number(0.5, 0.999),
             file_key="budget.percentile",
+            sets="BudgetSettings.percentile",
         ),
         SettingEntry(
             "PIPELINE_BUDGET_BUFFER_S",
             "180",
             "seconds from 0 to 86400",
             "what a derived limit adds to both percentiles",
-            number(0, _DAY_S),
+            times(timedelta(seconds=1), number(0, _DAY_S)),
             file_key="budget.safety_buffer",
+            sets="BudgetSettings.safety_buffer",
         ),
         SettingEntry(
             "PIPELINE_BUDGET_ROUNDING_S",
@@ -480,14 +532,16 @@ SETTINGS: Final = Registry(
             "a derived limit is rounded up to a multiple of it",
             _seconds,
             file_key="budget.rounding_granularity",
+            sets="BudgetSettings.rounding_granularity",
         ),
         SettingEntry(
             "PIPELINE_BUDGET_WINDOW_DAYS",
             "7",
             "a whole number of days from 1 to 90",
             "how far back attempts count",
-            whole(1, 90),
+            times(_DAY, whole(1, 90)),
             file_key="budget.window",
+            sets="BudgetSettings.window",
         ),
         SettingEntry(
             "LEASEHOLD_CONFIG",
@@ -532,6 +586,16 @@ def read_settings(
         key = SETTINGS[name].file_key or f"settings.{name}"
         problem = f"{key}: {error.message.removesuffix('.')}"
         raise SettingsFileError(where=given["LEASEHOLD_CONFIG"], problem=problem) from None
+
+
+def arguments_of(part: Callable[..., object], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a class or function that settings have: those whose rows name it."""
+    found: dict[str, Any] = {}
+    for entry in SETTINGS:
+        name, _, argument = entry.sets.partition(".")
+        if name == part.__name__:
+            found[argument] = settings[entry.name]
+    return found
 
 
 def _together(environ: Mapping[str, str], warn: Callable[[str], object]) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from leasehold.errors import (
 from leasehold.frozen import dataclass
 from leasehold.ports.clock import Clock
 from leasehold.registry.setting_texts import ANYBODY, IAM, ROLES, Right, is_loopback_address
-from leasehold.registry.settings import ON_CLOUD_RUN
+from leasehold.registry.settings import ON_CLOUD_RUN, arguments_of
 from leasehold.services.request_bounds import MAX_ACTOR_CHARS
 from leasehold.web.entry import drop_rest, refuse_for
 from leasehold.web.id_tokens import Certificates, Identity, read_identity
@@ -85,9 +85,7 @@ class CallerCheck:
     @classmethod
     def of(cls, settings: Mapping[str, Any], environ: Mapping[str, str]) -> CallerCheck:
         """Return the check that the settings ask for."""
-        names = ("LEASEHOLD_CALLERS", "LEASEHOLD_AUDIENCE", "LEASEHOLD_RIGHTS")
-        accounts, audiences, rights = (settings[name] for name in names)
-        return cls(accounts, audiences, rights, environ.get(ON_CLOUD_RUN, ""))
+        return cls(service=environ.get(ON_CLOUD_RUN, ""), **arguments_of(cls, settings))
 
     def caller_of(self, environ: Mapping[str, Any]) -> str:
         """Return the email of who calls; empty: a program of this machine, which does not sign in.

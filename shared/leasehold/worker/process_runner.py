@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from leasehold.attempt.attempt import Attempt
@@ -26,7 +27,7 @@ class ProcessRunner:
         interrupts: where a Ctrl-C is kept, or an exit at a signal, that cuts an attempt short.
         handlers: all that it may be given, `module:function`.
         sources: the project's own, as they were read here: handlers are imported from these.
-        import_s: how long the import of a handler may take, in seconds.
+        import_time: how long the import of a handler may take.
     """
 
     def __init__(
@@ -35,10 +36,10 @@ class ProcessRunner:
         handlers: Sequence[str],
         *,
         sources: Mapping[str, SourceText],
-        import_s: float,
+        import_time: timedelta,
     ) -> None:
         self._sources = sources
-        self._import_s = import_s
+        self._import_s = import_time.total_seconds()
         self._handlers = handlers
         self._interrupts = interrupts
         self._opening = threading.Lock()

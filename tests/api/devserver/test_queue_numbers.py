@@ -6,7 +6,7 @@ import re
 from datetime import timedelta
 from pathlib import Path
 
-from leasehold.deploy.resources.queue import numbers_of
+from leasehold.deploy.resources.queue import backoff_of
 from leasehold.devserver.server import QUEUES
 
 DOCS = Path(__file__).parents[3] / "docs" / "provisioning.md"
@@ -28,11 +28,11 @@ def test_no_outage_is_long_enough_for_a_task_to_be_dropped() -> None:
 
 def test_a_deployed_queue_is_created_with_the_waits_of_the_engine() -> None:
     """A call that cannot work is billed there, and many of them keep what recovers down."""
-    deployed = numbers_of({})
+    deployed = backoff_of({})
 
-    assert deployed.min_backoff == timedelta(seconds=10)
-    assert deployed.max_backoff == timedelta(seconds=300)
-    assert deployed.max_doublings == 5
+    assert deployed.minimum == timedelta(seconds=10)
+    assert deployed.maximum == timedelta(seconds=300)
+    assert deployed.doublings == 5
 
 
 def test_who_wants_shorter_waits_is_told_those_of_the_dev_server() -> None:

@@ -437,6 +437,6 @@ def test_the_settings_choose_the_source() -> None:
     clock = SystemClock()
     by_server = {"PIPELINE_METRICS_SOURCE": "http://127.0.0.1:9090"}
 
-    assert open_samples(read_settings({}), clock) is None
-    samples = open_samples(read_settings(by_server), clock)
+    assert open_samples(read_settings({}), clock, WINDOW) is None
+    samples = open_samples(read_settings(by_server), clock, WINDOW)
     assert isinstance(getattr(samples, "__self__", None), PrometheusSamples)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -50,14 +51,14 @@ def test_each_key_sets_what_it_names(file: Path) -> None:
         "PIPELINE_BUDGET_INIT_SOURCE": "agent.bootstrap_seconds",
         "PIPELINE_BUDGET_EXEC_SOURCE": "shop_execution",
         "PIPELINE_BUDGET_PERCENTILE": 0.9,
-        "PIPELINE_BUDGET_BUFFER_S": 120,
-        "PIPELINE_BUDGET_ROUNDING_S": 30,
-        "PIPELINE_BUDGET_WINDOW_DAYS": 14,
+        "PIPELINE_BUDGET_BUFFER_S": timedelta(seconds=120),
+        "PIPELINE_BUDGET_ROUNDING_S": timedelta(seconds=30),
+        "PIPELINE_BUDGET_WINDOW_DAYS": timedelta(days=14),
         "PIPELINE_DELIVERY_TRIES": 4,
-        "PIPELINE_DELIVERY_WAIT_S": 2.5,
+        "PIPELINE_DELIVERY_WAIT_S": timedelta(seconds=2.5),
         "PIPELINE_DELIVERY_MULTIPLIER": 3,
         "PIPELINE_DELIVERY_STORE": "runs",
-        "PIPELINE_LEASE_TTL_S": 45,
+        "PIPELINE_LEASE_TTL_S": timedelta(seconds=45),
     }
 
 
@@ -70,7 +71,8 @@ def _named(text: str) -> set[str]:
 def test_the_environment_goes_over_the_file(file: Path) -> None:
     values = read(file, ALL, PIPELINE_BUDGET_BUFFER_S="60")
 
-    assert (values["PIPELINE_BUDGET_BUFFER_S"], values["PIPELINE_BUDGET_PERCENTILE"]) == (60, 0.9)
+    assert values["PIPELINE_BUDGET_BUFFER_S"] == timedelta(minutes=1)
+    assert values["PIPELINE_BUDGET_PERCENTILE"] == 0.9
 
 
 def test_each_setting_has_one_key(file: Path) -> None:
@@ -91,7 +93,7 @@ def test_a_secret_has_no_key_and_is_not_shown(file: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "budget:\n", "budget: {}\n"])
 def test_a_file_may_be_empty(file: Path, text: str) -> None:
-    assert read(file, text)["PIPELINE_BUDGET_BUFFER_S"] == 180
+    assert read(file, text)["PIPELINE_BUDGET_BUFFER_S"] == timedelta(minutes=3)
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,33 @@
 
 from __future__ import annotations
 
+import inspect
+from datetime import timedelta
+
 import pytest
 
+from leasehold.adapters.channels import ChannelOpener
+from leasehold.adapters.cloud_tasks import CloudTasks
+from leasehold.adapters.prometheus import PrometheusSamples
+from leasehold.budgets.proposal import BudgetSettings
+from leasehold.domain.delivery_rules import DeliveryRules
+from leasehold.domain.dispatch import Rules
+from leasehold.domain.retry import Backoff
 from leasehold.errors import SettingError
-from leasehold.registry.settings import SETTINGS, read_settings
+from leasehold.registry.settings import SETTINGS, arguments_of, read_settings
+from leasehold.services.engine import Retention
+from leasehold.telemetry.observed import open_telemetry
+from leasehold.web.callers import CallerCheck
+from leasehold.worker.process_runner import ProcessRunner
+
+#: What takes arguments from rows of settings: classes and a function, by their names.
+PARTS = {
+    part.__name__: part
+    for part in (
+        *(Backoff, BudgetSettings, CallerCheck, ChannelOpener, CloudTasks, DeliveryRules),
+        *(ProcessRunner, PrometheusSamples, Retention, Rules, open_telemetry),
+    )
+}
 
 
 def test_without_an_environment_the_defaults_hold() -> None:
@@ -35,23 +58,23 @@ def test_without_an_environment_the_defaults_hold() -> None:
         "PIPELINE_MAX_RETRIES": 5,
         "PIPELINE_MAX_FAILURES": 100,
         "PIPELINE_MAX_INTERRUPTIONS": 10,
-        "PIPELINE_STUCK_TIMEOUT_MS": 900_000,
-        "PIPELINE_RECOVERY_WINDOW_MS": 3_600_000,
-        "PIPELINE_DISPATCH_GRACE_S": 60.0,
-        "PIPELINE_IMPORT_TIMEOUT_S": 60.0,
-        "PIPELINE_LEASE_TTL_S": 30.0,
+        "PIPELINE_STUCK_TIMEOUT_MS": timedelta(milliseconds=900_000),
+        "PIPELINE_RECOVERY_WINDOW_MS": timedelta(milliseconds=3_600_000),
+        "PIPELINE_DISPATCH_GRACE_S": timedelta(seconds=60),
+        "PIPELINE_IMPORT_TIMEOUT_S": timedelta(seconds=60),
+        "PIPELINE_LEASE_TTL_S": timedelta(seconds=30),
         "PIPELINE_HEARTBEAT_S": None,
-        "PIPELINE_MIN_BACKOFF_S": 10.0,
-        "PIPELINE_MAX_BACKOFF_S": 300.0,
+        "PIPELINE_MIN_BACKOFF_S": timedelta(seconds=10),
+        "PIPELINE_MAX_BACKOFF_S": timedelta(seconds=300),
         "PIPELINE_MAX_DOUBLINGS": 5,
         "PIPELINE_DELIVERY_TRIES": 3,
-        "PIPELINE_DELIVERY_WAIT_S": 5.0,
-        "PIPELINE_DELIVERY_MAX_WAIT_S": 600.0,
-        "PIPELINE_DELIVERY_TIMEOUT_S": 10.0,
-        "PIPELINE_DELIVERY_CALL_S": 60.0,
-        "PIPELINE_DELIVERY_GIVE_UP_S": 86_400.0,
+        "PIPELINE_DELIVERY_WAIT_S": timedelta(seconds=5),
+        "PIPELINE_DELIVERY_MAX_WAIT_S": timedelta(seconds=600),
+        "PIPELINE_DELIVERY_TIMEOUT_S": timedelta(seconds=10),
+        "PIPELINE_DELIVERY_CALL_S": timedelta(seconds=60),
+        "PIPELINE_DELIVERY_GIVE_UP_S": timedelta(seconds=86_400),
         "PIPELINE_CHANNEL_FAILURES": 5,
-        "PIPELINE_CHANNEL_REST_S": 60.0,
+        "PIPELINE_CHANNEL_REST_S": timedelta(seconds=60),
         "OTEL_EXPORTER_OTLP_ENDPOINT": "",
         "DEPLOYMENT_ENV": "unknown",
         "PIPELINE_DELIVERY_STORE": "runs",
@@ -61,12 +84,33 @@ def test_without_an_environment_the_defaults_hold() -> None:
         "PIPELINE_BUDGET_INIT_SOURCE": "agent.bootstrap_seconds",
         "PIPELINE_BUDGET_EXEC_SOURCE": "agent.execution_seconds",
         "PIPELINE_BUDGET_PERCENTILE": 0.95,
-        "PIPELINE_BUDGET_BUFFER_S": 180.0,
-        "PIPELINE_BUDGET_ROUNDING_S": 60.0,
-        "PIPELINE_BUDGET_WINDOW_DAYS": 7,
+        "PIPELINE_BUDGET_BUFFER_S": timedelta(seconds=180),
+        "PIPELINE_BUDGET_ROUNDING_S": timedelta(seconds=60),
+        "PIPELINE_BUDGET_WINDOW_DAYS": timedelta(days=7),
         "LEASEHOLD_CONFIG": "",
         "PIPELINE_DELIVERY_MULTIPLIER": 2.0,
     }
+
+
+def test_what_a_row_sets_is_an_argument_that_no_other_row_sets() -> None:
+    sets = [entry.sets for entry in SETTINGS if entry.sets]
+    arguments = {
+        f"{name}.{argument}"
+        for name, part in PARTS.items()
+        for argument in inspect.signature(part).parameters
+    }
+
+    assert set(sets) <= arguments
+    assert len(sets) == len(set(sets))
+    assert {one.partition(".")[0] for one in sets} == set(PARTS)
+
+
+@pytest.mark.parametrize("part", [Rules, Backoff, DeliveryRules, BudgetSettings])
+def test_a_rule_without_settings_is_the_one_of_their_defaults(part: type) -> None:
+    declared = inspect.signature(part).parameters
+
+    for argument, value in arguments_of(part, read_settings({})).items():
+        assert declared[argument].default == value
 
 
 @pytest.mark.parametrize(
@@ -85,11 +129,11 @@ def test_without_an_environment_the_defaults_hold() -> None:
         ("LEASEHOLD_ISOLATION", "", None),
         ("PIPELINE_MAX_RETRIES", "0", 0),
         ("PIPELINE_MAX_RETRIES", "1000", 1000),
-        ("PIPELINE_STUCK_TIMEOUT_MS", "1", 1),
-        ("PIPELINE_RECOVERY_WINDOW_MS", "604800000", 604_800_000),
-        ("PIPELINE_LEASE_TTL_S", "0.5", 0.5),
-        ("PIPELINE_LEASE_TTL_S", "86400", 86400.0),
-        ("PIPELINE_HEARTBEAT_S", "15", 15.0),
+        ("PIPELINE_STUCK_TIMEOUT_MS", "1", timedelta(milliseconds=1)),
+        ("PIPELINE_RECOVERY_WINDOW_MS", "604800000", timedelta(milliseconds=604_800_000)),
+        ("PIPELINE_LEASE_TTL_S", "0.5", timedelta(seconds=0.5)),
+        ("PIPELINE_LEASE_TTL_S", "86400", timedelta(seconds=86400)),
+        ("PIPELINE_HEARTBEAT_S", "15", timedelta(seconds=15)),
         ("PIPELINE_HEARTBEAT_S", "", None),
         ("PIPELINE_MAX_DOUBLINGS", "16", 16),
     ],
@@ -170,14 +214,14 @@ def test_a_value_that_is_not_allowed_is_refused_with_the_allowed_ones(name: str,
         ("PIPELINE_MAX_RETRIES", "1001", 5),
         ("PIPELINE_MAX_RETRIES", "five", 5),
         ("PIPELINE_MAX_INTERRUPTIONS", "1.5", 10),
-        ("PIPELINE_STUCK_TIMEOUT_MS", "0", 900_000),
-        ("PIPELINE_STUCK_TIMEOUT_MS", "604800001", 900_000),
-        ("PIPELINE_RECOVERY_WINDOW_MS", "-1", 3_600_000),
-        ("PIPELINE_RECOVERY_WINDOW_MS", "1h\nx", 3_600_000),
+        ("PIPELINE_STUCK_TIMEOUT_MS", "0", timedelta(milliseconds=900_000)),
+        ("PIPELINE_STUCK_TIMEOUT_MS", "604800001", timedelta(milliseconds=900_000)),
+        ("PIPELINE_RECOVERY_WINDOW_MS", "-1", timedelta(milliseconds=3_600_000)),
+        ("PIPELINE_RECOVERY_WINDOW_MS", "1h\nx", timedelta(milliseconds=3_600_000)),
     ],
 )
 def test_a_threshold_that_is_not_allowed_is_reported_in_a_line_and_the_default_holds(
-    name: str, text: str, default: int
+    name: str, text: str, default: object
 ) -> None:
     """A slip in a threshold must not keep runs from moving."""
     warnings: list[str] = []
@@ -188,7 +232,7 @@ def test_a_threshold_that_is_not_allowed_is_reported_in_a_line_and_the_default_h
     assert warnings == [
         (
             f"{name} refused: it is {text!r}; allowed: {SETTINGS[name].allowed}. "
-            f"The default {default} is in force."
+            f"The default {SETTINGS[name].default} is in force."
         )
     ]
     assert "\n" not in warnings[0]

@@ -23,12 +23,13 @@ from leasehold.deploy.resources.resource import (
     differences,
     seconds,
 )
+from leasehold.domain.retry import Backoff
 from leasehold.errors import SettingError
 from leasehold.frozen import dataclass
 from leasehold.google_clients.clients import ONE_TRY, GoogleClients
 from leasehold.registry.functions import FunctionEntry
 from leasehold.registry.pipelines import Catalog
-from leasehold.registry.settings import read_settings
+from leasehold.registry.settings import arguments_of, read_settings
 
 # The queues of a catalog: which there are, and how many of their tasks run at once.
 
@@ -109,33 +110,13 @@ _UNLIMITED: Final = "unlimited"
 _RUNNING: Final = "RUNNING"
 
 
-@dataclass(frozen=True, slots=True)
-class QueueNumbers:
-    """The numbers that a queue is created with, beside its concurrency.
-
-    Args:
-        min_backoff: the wait after a first delivery that was not answered with 2xx.
-        max_backoff: no wait is longer.
-        max_doublings: how often the wait doubles.
-    """
-
-    min_backoff: timedelta
-    max_backoff: timedelta
-    max_doublings: int
-
-
-def numbers_of(environ: Mapping[str, str]) -> QueueNumbers:
-    """Return the numbers that the environment gives, or the defaults: 10 s doubling to 300 s.
+def backoff_of(environ: Mapping[str, str]) -> Backoff:
+    """Return the waits that the environment gives a queue which is created: those of the engine.
 
     Raises:
         SettingError: a variable has a value that is not allowed.
     """
-    values = read_settings(environ)
-    return QueueNumbers(
-        timedelta(seconds=values["PIPELINE_MIN_BACKOFF_S"]),
-        timedelta(seconds=values["PIPELINE_MAX_BACKOFF_S"]),
-        values["PIPELINE_MAX_DOUBLINGS"],
-    )
+    return Backoff(**arguments_of(Backoff, read_settings(environ)))
 
 
 @dataclass(frozen=True)
@@ -145,7 +126,7 @@ class QueueResource:
     clients: GoogleClients
     installation: Installation
     queue: Queue
-    numbers: QueueNumbers
+    backoff: Backoff
     kind = "queue"
 
     @property
@@ -187,9 +168,9 @@ class QueueResource:
             "retry_config": {
                 "max_attempts": -1,
                 "max_retry_duration": timedelta(),
-                "min_backoff": self.numbers.min_backoff,
-                "max_backoff": self.numbers.max_backoff,
-                "max_doublings": self.numbers.max_doublings,
+                "min_backoff": self.backoff.minimum,
+                "max_backoff": self.backoff.maximum,
+                "max_doublings": self.backoff.doublings,
             },
         }
 
@@ -199,9 +180,9 @@ class QueueResource:
             AT_ONCE: str(self.queue.concurrency),
             "max-attempts": _UNLIMITED,
             "max-retry-duration": _UNLIMITED,
-            "min-backoff": seconds(self.numbers.min_backoff),
-            "max-backoff": seconds(self.numbers.max_backoff),
-            "max-doublings": str(self.numbers.max_doublings),
+            "min-backoff": seconds(self.backoff.minimum),
+            "max-backoff": seconds(self.backoff.maximum),
+            "max-doublings": str(self.backoff.doublings),
         }
 
     def at_once(self, look: Look) -> int:
@@ -250,11 +231,11 @@ def queues(
     Raises:
         SettingError: a number that no queue can have, or more at once than are answered.
     """
-    numbers = numbers_of(clients.environ)
+    backoff = backoff_of(clients.environ)
     for queue in queues_of(
         catalog, installation.tables.concurrency, installation.functions.of_tasks
     ):
-        yield QueueResource(clients, installation, queue, numbers)
+        yield QueueResource(clients, installation, queue, backoff)
 
 
 def _words_of(found: Any) -> dict[str, str]:
