@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import re
@@ -22,6 +23,7 @@ from leasehold import (
     testing,
 )
 from leasehold.api.metrics import metrics_text
+from leasehold.domain import explanation
 from leasehold.domain.retry import QUEUE_BACKOFF
 from leasehold.registry.dead_letters import DEAD_LETTERS
 from leasehold.registry.pipelines import Catalog
@@ -177,6 +179,44 @@ def test_each_address_is_served_and_each_body_is_json(line: str) -> None:
 
     assert ROUTES.row_at("POST", path) is not None, path
     assert json.loads(words[words.index("-d") + 1])
+
+
+#: How what `why` says of a run begins.
+WAITS = (
+    "to finish",
+    "a worker to take over",
+    "the sweep to end",
+    "the time of",
+    "a worker to take",
+    "a remote worker to claim",
+    "its lanes",
+    "the steps that run at once",
+    "the run of another pipeline",
+    "the signal",
+    "a person to resume it",
+    "a person to decide",
+    "the code to be put right",
+    "what it owes to be published",
+)
+
+
+@pytest.mark.parametrize("wait", WAITS)
+def test_each_wait_that_why_names_has_its_row(wait: str) -> None:
+    """Signals, lists and wrong deploys had none: their runs seemed to be in trouble."""
+    words = Path(inspect.getfile(explanation)).read_text()
+    rows = re.findall(r"^\| (.*?) \| .+ \|$", PAGE, re.MULTILINE)
+
+    assert wait in words
+    assert any(wait in row for row in rows)
+
+
+def test_each_line_that_a_metric_counts_is_on_the_page_of_lines() -> None:
+    """A call that may have happened had none."""
+    metrics = (DOCS / "alerts.md").read_text().partition("## Metrics")[2]
+    counted = set(re.findall(r"`([A-Z]+_[A-Z_]+)`", metrics))
+
+    assert len(counted) > 8
+    assert {line for line in counted if not re.search(rf"\b{line}\b", PAGE)} == set()
 
 
 def test_every_reason_and_every_threshold_is_explained() -> None:
