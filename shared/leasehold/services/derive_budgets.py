@@ -369,18 +369,13 @@ def _put(budget: Budget, before: Document | None, now: datetime) -> Write[Derive
 
 def budget_settings(engine: Engine, entry: StepDispatchEntry) -> BudgetSettings:
     """Return how the budget of a step is derived: the settings, on its part of the time ladder."""
-    return BudgetSettings(
-        **{
-            **{name: getattr(engine.budgets, name) for name in _OF_SETTINGS},
-            "strategy": engine.strategy_of(entry),
-            "shortest": MIN_DEADLINE,
-            "longest": budget_cap(entry, on_platform=engine.rules.on_platform),
-            "clean_up": entry.cleanup_ttl,
-        }
+    return replace(
+        engine.budgets,
+        strategy=engine.strategy_of(entry),
+        shortest=MIN_DEADLINE,
+        longest=budget_cap(entry, on_platform=engine.rules.on_platform),
+        clean_up=entry.cleanup_ttl,
     )
-
-
-_OF_SETTINGS: Final = ("percentile", "safety_buffer", "rounding_granularity", "window")
 
 
 def _budget(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import inspect
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
+import leasehold
 from leasehold.adapters.channels import ChannelOpener
 from leasehold.adapters.cloud_tasks import CloudTasks
 from leasehold.adapters.prometheus import PrometheusSamples
@@ -103,6 +105,16 @@ def test_what_a_row_sets_is_an_argument_that_no_other_row_sets() -> None:
     assert set(sets) <= arguments
     assert len(sets) == len(set(sets))
     assert {one.partition(".")[0] for one in sets} == set(PARTS)
+
+
+def test_what_wires_an_engine_names_no_setting_that_its_row_gives_to_a_part() -> None:
+    """A new setting changes two files: its row, and what goes by it."""
+    package = Path(leasehold.__file__).parent
+    wiring = [*package.glob("bootstrap/*.py"), package / "adapters/factory.py"]
+    source = "".join(file.read_text() for file in wiring)
+
+    assert "LEASEHOLD_PUBLIC_URL" in source
+    assert [entry.name for entry in SETTINGS if entry.sets and f'"{entry.name}"' in source] == []
 
 
 @pytest.mark.parametrize("part", [Rules, Backoff, DeliveryRules, BudgetSettings])
