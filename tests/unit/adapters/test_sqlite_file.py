@@ -18,6 +18,7 @@ from leasehold.domain.stored import Document, Ref, Write
 from leasehold.errors import StoreUnavailableError, StoreVersionError
 from leasehold.ports.documents import Query
 from tests.unit.adapters.processes import close_while_others_write, put
+from tests.worlds.waiting import until
 
 REF = Ref("runs", "r-1")
 
@@ -516,6 +517,19 @@ def test_a_file_that_cannot_be_put_into_wal_is_refused(
     assert journal_of(path) == "wal"
 
 
+def refusal_of_write(documents: SqliteDocuments) -> str:
+    """Return the words with which a write is refused; the writer has the file, wherever it lies."""
+
+    def refused() -> str:
+        try:
+            documents.transact(REF, put({"count": 5}))
+        except StoreUnavailableError as error:
+            return error.message
+        return ""
+
+    return until(refused)
+
+
 def test_a_file_that_is_moved_away_is_an_outage_and_is_not_made_again(
     documents: SqliteDocuments, path: Path, tmp_path: Path
 ) -> None:
@@ -525,9 +539,10 @@ def test_a_file_that_is_moved_away_is_an_outage_and_is_not_made_again(
 
     with pytest.raises(StoreUnavailableError):
         documents.get(REF)  # the first read: it needs a connection
+    assert "its file was moved, deleted or replaced" in refusal_of_write(documents)
     assert not path.exists()
-    documents.transact(REF, put({"count": 2}))  # the writer has the file, wherever it lies
     (tmp_path / "away").rename(path)
+    documents.transact(REF, put({"count": 2}))
     found = documents.get(REF)
     with contextlib.closing(SqliteDocuments(path, SystemClock())) as another:
         found_by_another = another.get(REF)
@@ -535,6 +550,23 @@ def test_a_file_that_is_moved_away_is_an_outage_and_is_not_made_again(
     assert found is not None
     assert found_by_another is not None
     assert found.document == found_by_another.document == {"count": 2}
+
+
+@pytest.mark.parametrize("put_another", [False, True], ids=["deleted", "replaced"])
+def test_nothing_is_written_into_a_file_that_no_other_process_finds(
+    documents: SqliteDocuments, path: Path, put_another: bool
+) -> None:
+    """A server took runs for hours, said that it was ready, and its end took the runs with it."""
+    documents.transact(REF, put({"count": 1}))
+    documents.get(REF)
+    for file in path.parent.glob(f"{path.name}*"):
+        file.unlink()
+    if put_another:
+        SqliteDocuments(path, SystemClock()).close()
+
+    assert "put that file back, or restart this process" in refusal_of_write(documents)
+    with pytest.raises(StoreUnavailableError):
+        documents.delete(REF)
 
 
 def test_a_log_whose_file_is_gone_is_refused_and_kept(

@@ -79,6 +79,7 @@ class SqliteDocuments:
             writer.execute(f"PRAGMA busy_timeout = {BUSY_STEP_S * 1000:.0f}")
             patiently(writer.execute, "BEGIN IMMEDIATE")  # fails where it is read-only
             writer.execute("ROLLBACK")
+            self._identity = _identity_of(self._file)  # it is open by now
         except (sqlite3.Error, OSError) as error:
             self.close()
             _remove_empty(made)
@@ -87,7 +88,7 @@ class SqliteDocuments:
             self.close()
             _remove_empty(made)
             raise
-        self._commits = GroupCommit(writer, str(path))
+        self._commits = GroupCommit(writer, str(path), self._is_in_place)
         self._close_writer = self._commits.close
 
     def transact(
@@ -330,8 +331,23 @@ class SqliteDocuments:
         connection.text_factory = read_text
         return connection
 
+    def _is_in_place(self) -> bool:
+        """Return whether the file that was opened is still where others open it.
+
+        Its number is not given to another one while it is open.
+        """
+        try:
+            return _identity_of(self._file) == self._identity
+        except OSError:
+            return False
+
     def _refusal(self, error: Exception) -> StoreUnavailableError:
         return StoreUnavailableError(store=str(self._path), problem=str(error))
+
+
+def _identity_of(file: Path) -> tuple[int, int]:
+    found = os.stat(file)  # noqa: PTH116 - before each commit: `Path.stat` takes twice as long
+    return found.st_dev, found.st_ino
 
 
 def _make_private(file: Path) -> None:

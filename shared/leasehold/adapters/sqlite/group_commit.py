@@ -43,6 +43,14 @@ def patiently(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
                 raise
 
 
+_LOOK_EVERY_S: Final = 0.2
+#: SQLite would write on into a file that no other process finds, and that ends with this one.
+_MOVED: Final = (
+    "its file was moved, deleted or replaced while it was in use; put that file back, or restart "
+    "this process"
+)
+
+
 class _Job(Generic[T]):
     """One change, and what became of it: nothing durable, until that is known."""
 
@@ -90,11 +98,19 @@ class GroupCommit:
     Args:
         connection: used by one thread at a time.
         store: how errors name the store.
+        is_in_place: whether the file of the connection is still the one that all others find.
     """
 
-    def __init__(self, connection: sqlite3.Connection, store: str) -> None:
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        store: str,
+        is_in_place: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._connection = connection
         self._store = store
+        self._is_in_place = is_in_place
+        self._look_at = 0.0
         self._process = _THIS.pid
         self._writer = threading.Lock()
         self._waiting: deque[_Job[Any]] = deque()  # any thread appends, the writer takes
@@ -160,6 +176,7 @@ class GroupCommit:
 
     def _is_kept(self, batch: list[_Job[Any]]) -> bool:
         """Run the changes in one transaction; return False where it was rolled back."""
+        self._check_place()
         if len(batch) == 1 and batch[0].is_atomic:
             patiently(batch[0].run, self._connection)
             return True
@@ -167,6 +184,19 @@ class GroupCommit:
         keep = all(map(self._is_whole, batch))
         self._connection.execute("COMMIT" if keep else "ROLLBACK")
         return keep
+
+    def _check_place(self) -> None:
+        """Refuse to write into a file that is not found any more; what is written would be lost.
+
+        So is what was written just before it was deleted, so that one look for many changes will
+        do: each look is a call of the system.
+        """
+        now = time.monotonic()
+        if now < self._look_at:
+            return
+        if not self._is_in_place():
+            raise sqlite3.OperationalError(_MOVED)
+        self._look_at = now + _LOOK_EVERY_S
 
     def _is_whole(self, job: _Job[Any]) -> bool:
         """Run the change; return False where it raised and left a part of what it writes.
