@@ -51,12 +51,7 @@ from leasehold.registry.dispatch import REMOTE, Isolation
 from leasehold.registry.effective_settings import goes_by_budgets, rules_of
 from leasehold.registry.extras import require_extra
 from leasehold.registry.pipelines import Catalog
-from leasehold.registry.settings import (
-    arguments_of,
-    check_artifacts,
-    check_endpoint,
-    read_settings,
-)
+from leasehold.registry.settings import arguments_of, check_artifacts, check_endpoint, read_settings
 from leasehold.services.engine import (
     Channels,
     Engine,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from leasehold.domain.status import DeadLetterReason
 from leasehold.errors import SettingError, SettingsFileError, UnsetSettingError
@@ -41,9 +41,6 @@ from leasehold.registry.setting_texts import (
     yes_or_no,
 )
 
-if TYPE_CHECKING:
-    from leasehold.budgets.proposal import Strategy
-
 _DAY_S: Final = 86_400.0
 _WEEK_S: Final = 604_800
 _WEEK_MS: Final = 7 * 86_400_000
@@ -61,7 +58,7 @@ def _deployment(text: str) -> str:
     return "".join(filter(str.isprintable, text))[:_MAX_ENV_CHARS] or "unknown"
 
 
-def _strategy(text: str) -> Strategy:
+def _strategy(text: str) -> Any:
     from leasehold.budgets.proposal import Strategy  # noqa: PLC0415 - no catalog needs it
 
     return Strategy(text)
@@ -590,12 +587,9 @@ def read_settings(
 
 def arguments_of(part: Callable[..., object], settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a class or function that settings have: those whose rows name it."""
-    found: dict[str, Any] = {}
-    for entry in SETTINGS:
-        name, _, argument = entry.sets.partition(".")
-        if name == part.__name__:
-            found[argument] = settings[entry.name]
-    return found
+    of_part = f"{part.__name__}."
+    rows = [entry for entry in SETTINGS if entry.sets.startswith(of_part)]
+    return {entry.sets.removeprefix(of_part): settings[entry.name] for entry in rows}
 
 
 def _together(environ: Mapping[str, str], warn: Callable[[str], object]) -> dict[str, Any]:
