@@ -779,7 +779,10 @@ class UnauthenticatedError(LeaseholdError):
     """A function was called without a token that says who calls."""
 
     code = "unauthenticated"
-    text = "The caller is not known: {problem}. Send the header Authorization: Bearer TOKEN."
+    text = (
+        "The caller is not known: {problem}. Send the header Authorization: Bearer TOKEN; commands "
+        "send what LEASEHOLD_TOKEN has."
+    )
 
 
 class TooManyAttemptsError(LeaseholdError):

@@ -251,7 +251,8 @@ def test_where_no_hash_can_be_looked_up_the_rest_is_written(
     assert (done.returncode, done.stdout) == (0, "written: constraints.txt\n")
     said, *others = done.stderr.splitlines()
     assert said == "pip is asked for the hash of each package, which can take some minutes"
-    assert others[0].startswith("warning: pip has no wheels for Python 3.11: ")
+    assert others[0].startswith("warning: pip is not installed beside Leasehold; type: ")
+    assert others[0].endswith(" -m ensurepip; then type: leasehold deploy init")
     assert "then type: leasehold deploy init\n" in done.stderr
     assert not (folder / "hashes.txt").exists()
 

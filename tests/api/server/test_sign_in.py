@@ -792,6 +792,7 @@ def test_a_command_signs_in_with_the_token_of_its_environment(serve: Serve, tmp_
     refused = asked()
     assert refused.returncode != 0
     assert "The caller is not known: the request has no token" in refused.stderr
+    assert "; commands send what LEASEHOLD_TOKEN has." in refused.stderr
 
 
 def test_the_worker_of_the_example_sends_the_token(

@@ -74,6 +74,16 @@ def test_all_that_no_requirement_brings_is_named_at_once(root: Path) -> None:
     assert said.count("A function has only the bundle") == 1
 
 
+def test_a_bundle_without_any_hash_names_a_few_packages(root: Path) -> None:
+    """A new project without its hashes.txt got a line of two thousand characters."""
+    (root / "hashes.txt").unlink(missing_ok=True)
+
+    (unhashed,) = assemble(root, ["greet"], "pipelines.catalog").warnings
+
+    assert unhashed.count("==") == 3
+    assert " more packages: a build takes whatever the index has" in unhashed
+
+
 def test_what_its_requirements_name_it_may_import_and_what_may_be_wrong_is_told(root: Path) -> None:
     """And nothing that an import prints or leaves behind is waited for, or part of the answer."""
     (root / "pipelines" / "requirements.txt").write_text(HYPOTHESIS)

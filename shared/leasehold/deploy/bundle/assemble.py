@@ -24,7 +24,11 @@ from leasehold.deploy.bundle.contents import (
 from leasehold.deploy.bundle.import_check import check_imports
 from leasehold.deploy.bundle.modules import Modules
 from leasehold.deploy.bundle.requirements import Closure, closure_of, hashes_of
+from leasehold.domain.printable import counted
 from leasehold.frozen import dataclass
+
+#: So many of the packages without a hash are named.
+_MAX_PINS_SHOWN: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +85,11 @@ def assemble(
 
 def _without_hash(pins: Sequence[str]) -> Iterator[str]:
     if pins:
+        first, more = pins[:_MAX_PINS_SHOWN], len(pins) - _MAX_PINS_SHOWN
+        others = f" and {counted(more, 'more package')}" if more > 0 else ""
         yield (
-            f"no hash is known of {', '.join(pins)}: a build takes whatever the index has by that "
-            "name and version, of all packages; type: leasehold deploy hashes"
+            f"no hash is known of {', '.join(first)}{others}: a build takes whatever the index "
+            "has by that name and version, of all packages; type: leasehold deploy hashes"
         )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -276,6 +277,8 @@ _HASHES_HEADER: Final = """\
 ASKS_PIP: Final = "pip is asked for the hash of each package, which can take some minutes"
 
 
+#: What Python says where an environment was made without it, as some tools do.
+_NO_PIP: Final = "No module named pip"
 #: Pip is asked for so many packages at a time, and it is said how far that is.
 _AT_A_TIME: Final = 20
 
@@ -314,6 +317,9 @@ def _asked(pins: Sequence[str], python: str) -> Mapping[str, str]:
         )
         if done.returncode:
             last = done.stderr.strip().rpartition("\n")[2]
+            if last.endswith(_NO_PIP):
+                command = f"{shlex.quote(sys.executable)} -m ensurepip"
+                raise BundleError(f"pip is not installed beside Leasehold; type: {command}")
             raise BundleError(f"pip has no wheels for Python {python}: {last}")
         installs = json.loads(report.read_text(encoding="utf-8"))["install"]
     by_name = {pin.partition("==")[0]: pin for pin in pins}
