@@ -7,6 +7,7 @@ import json
 import pytest
 
 from leasehold.cli.commands import COMMANDS
+from leasehold.cli.deploy import COMMANDS as DEPLOY_COMMANDS
 from tests.worlds.shell import LEASEHOLD, Shell, only_line
 
 ORDER = ("start", "order", "--input", '{"amount": 3}')
@@ -296,19 +297,10 @@ def test_registry_shows_where_each_handler_runs_and_who_said_so(shell: Shell) ->
 
 
 def test_help_comes_fast_with_an_example_and_version_is_the_packages(shell: Shell) -> None:
-    commands = ("start", "runs", "show", "trace", "why", "pause", "resume", "cancel", "retry")
-    for command in (
-        *commands,
-        "approve",
-        "recreate",
-        "batch",
-        "audit",
-        "sweep",
-        "registry",
-        "override",
-    ):
-        help_text = shell.run(command, "--help").stdout
-        assert f"leasehold {command}" in help_text.partition("Example")[2]
+    calls = [*COMMANDS, *(f"deploy {name}" for name in DEPLOY_COMMANDS)]
+    for call in calls:
+        help_text = shell.run(*call.split(), "--help").stdout
+        assert f"leasehold {call}" in help_text.partition("Example")[2], call
 
     assert shell.run("--version").stdout == "leasehold 0.1.0\n"
     loaded = shell.process(*LEASEHOLD, "--help", PYTHONPROFILEIMPORTTIME="1").stderr

@@ -52,7 +52,11 @@ def bundle(*, out: Path, extras: Sequence[str], catalog: str) -> None:
     """Make the folder that is uploaded as the source of every function.
 
     It is imported as a function imports it, with its requirements alone, before it is written.
-    """
+
+    \b
+    Example:
+      leasehold deploy bundle
+    """  # noqa: D301
     try:
         made, changes = _made(out, catalog, extras)
     except BundleError as error:
@@ -73,7 +77,11 @@ def hashes(*, extras: Sequence[str], catalog: str) -> None:
     """Look up the hash of each package that a function may need, and write hashes.txt.
 
     A package that constraints.txt lacks is written into that, so that a build installs its version.
-    """
+
+    \b
+    Example:
+      leasehold deploy hashes
+    """  # noqa: D301
     root = Path.cwd()
     extras = (*project_tables().extras, *extras)
     try:

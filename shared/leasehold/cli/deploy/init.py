@@ -77,7 +77,12 @@ def init(*, check: bool) -> int:
     package that constraints.txt or hashes.txt lacks: it is added, and for the wheel of Leasehold,
     which is the one that is installed here. Give the command again when you have changed
     deployment.py or your requirements, or have installed another version of Leasehold.
-    """
+
+    \b
+    Examples:
+      leasehold deploy init
+      leasehold deploy init --check
+    """  # noqa: D301
     folder = Path.cwd()
     _need_catalog(folder)
     build_file = folder / FILE

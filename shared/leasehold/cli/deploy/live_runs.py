@@ -52,7 +52,11 @@ def live_runs(*, installation: Installation, allow_misfits: bool) -> int:
     """Look at the runs that have not ended: a line for each that would block; 1 if one would.
 
     Where there is no database yet, or Firestore still builds the indexes, there is none to look at.
-    """
+
+    \b
+    Example:
+      leasehold deploy live-runs --project shop-prod --region europe-west1
+    """  # noqa: D301
     if absent := _absent(installation):
         print_line(f"no live run to look at: {absent} (a first deploy)")
         return DONE

@@ -51,7 +51,12 @@ _DRIFTED = {State.MISSING, State.DIFFERENT, State.UNKNOWN}
 @installation_options
 @json_option
 def plan(*, installation: Installation, as_json: bool) -> int:
-    """Say what would be created, left alone, differs and waits, and what the runs ask for."""
+    """Say what would be created, left alone, differs and waits, and what the runs ask for.
+
+    \b
+    Example:
+      leasehold deploy plan --project shop-prod --region europe-west1
+    """  # noqa: D301
     steps = _survey(installation, as_json=as_json, proposes=True)
     return NOT_COMPLETED if _unknown(steps) else DONE
 
@@ -60,7 +65,12 @@ def plan(*, installation: Installation, as_json: bool) -> int:
 @installation_options
 @json_option
 def drift(*, installation: Installation, as_json: bool) -> int:
-    """Exit 1 where something is missing, or is not as the tables and settings say."""
+    """Exit 1 where something is missing, or is not as the tables and settings say.
+
+    \b
+    Example:
+      leasehold deploy drift --project shop-prod --region europe-west1
+    """  # noqa: D301
     steps = _survey(installation, as_json=as_json)
     return FOUND if any(step.look.state in _DRIFTED for step in steps) else DONE
 
@@ -87,7 +97,12 @@ def apply(
     with_proposals: bool,
     as_json: bool,
 ) -> int:
-    """Create what is missing, in order; a second apply goes on where this one ended."""
+    """Create what is missing, in order; a second apply goes on where this one ended.
+
+    \b
+    Example:
+      leasehold deploy apply --project shop-prod --region europe-west1
+    """  # noqa: D301
     with _sigterm_ends_it():
         code = _apply(installation, update=update, before_deploy=before_deploy, as_json=as_json)
         if with_proposals and code == DONE:

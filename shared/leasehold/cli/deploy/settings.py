@@ -48,7 +48,12 @@ def settings(*, installation: Installation, folder: Path, show: str | None) -> i
 
     They are checked as a function checks them when it starts, and beside the catalog: each step
     has to have its time in a function, and a test run of `SMOKE` what it needs.
-    """
+
+    \b
+    Examples:
+      leasehold deploy settings --project shop-prod --region europe-west1
+      leasehold deploy settings --project shop-prod --region europe-west1 --show serve_api
+    """  # noqa: D301
     if show and show not in installation.functions:
         allowed = ", ".join(sorted(installation.functions.keys()))
         raise click.UsageError(f"--show is {show[:60]!r}; allowed: {allowed}.")

@@ -414,7 +414,12 @@ def check_sweep(installation: Installation) -> str:
     help="How many seconds all of it may take.",
 )
 def smoke(*, installation: Installation, pipeline: str, text: str, timeout: float) -> int:
-    """Test what was deployed: a line for each thing that works or does not; 1 if one does not."""
+    """Test what was deployed: a line for each thing that works or does not; 1 if one does not.
+
+    \b
+    Example:
+      leasehold deploy smoke --project shop-prod --region europe-west1
+    """  # noqa: D301
     try:
         check_json(text or "{}")
     except ValueError:
