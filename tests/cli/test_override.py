@@ -53,7 +53,10 @@ def test_where_there_is_no_store_to_look_makes_none_and_to_set_does(shell: Shell
 
     assert only_line(listed.stderr) == "no override is set"
     assert only_line(cleared.stderr) == "no override is set for step charge"
-    assert "timeoutS is 100; allowed: below the dispatch deadline (0:01:00)" in refused.stderr
+    assert (
+        "error: --timeout-s is 100; allowed: below the dispatch deadline (0:01:00)"
+        in refused.stderr
+    )
     assert files == ["shop.py"]
     assert len(shell.json("override")["overrides"]) == 1
 
@@ -68,8 +71,11 @@ def test_where_there_is_no_store_to_look_makes_none_and_to_set_does(shell: Shell
         (("charge", "--timeout-s", "5", "--why", "x"), "--until is missing"),
         (("charge", "--timeout-s", "5", "--until", "2h"), "--why is missing"),
         (("charge", "--timeout-s", "5", "--until", "soon", "--why", "x"), "how long from now"),
-        (("charge", "--timeout-s", "nan", "--until", "2h", "--why", "x"), "timeoutS is nan"),
-        (("charge", "--timeout-s", "1e9", "--until", "2h", "--why", "x"), "timeoutS is 1000000000"),
+        (("charge", "--timeout-s", "nan", "--until", "2h", "--why", "x"), "--timeout-s is nan"),
+        (
+            ("charge", "--timeout-s", "1e9", "--until", "2h", "--why", "x"),
+            "--timeout-s is 1000000000",
+        ),
         (("charge", "--deadline-s", "1.5", "--until", "2h", "--why", "x"), "--deadline-s"),
         (("charge", "--timeout-s", "5", "--until", "2020-01-01", "--why", "x"), "until is '2020"),
         (("nope", "--timeout-s", "5", "--until", "2h", "--why", "x"), "'nope' is not in the"),
@@ -101,7 +107,7 @@ def test_a_deadline_that_cloud_tasks_does_not_wait_for_is_not_set(shell: Shell) 
     refused = shell.run(*words, **deployed)
     on_one_machine = shell.run(*words)
 
-    assert "deadlineS is 2000; allowed: " in refused.stderr
+    assert "error: --deadline-s is 2000; allowed: " in refused.stderr
     assert (refused.returncode, on_one_machine.returncode) == (2, 0)
 
 

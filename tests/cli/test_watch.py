@@ -87,7 +87,7 @@ def test_a_terminal_is_drawn_on_and_then_has_the_result(shell: Shell) -> None:
         (("r-1", "--url", "http://127.0.0.1:1"), "http://127.0.0.1:1 does not answer"),
         (("--url", "http://127.0.0.1:1"), "http://127.0.0.1:1 does not answer"),
         (("--url", "127.0.0.1:1"), "allowed: http://HOST:PORT"),
-        (("r-1", "r-2"), "unexpected extra argument (r-2)"),
+        (("r-1", "r-2"), "unexpected extra argument (r-2). See `leasehold watch --help`."),
     ],
 )
 def test_what_cannot_be_watched_is_refused_in_one_line(

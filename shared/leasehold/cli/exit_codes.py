@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import sys
 import time
@@ -27,6 +28,7 @@ from leasehold.domain.printable import printable
 from leasehold.errors import (
     CatalogMisfitError,
     DeliveryClaimedError,
+    InvalidRequestError,
     LeaseholdError,
     NotAllowedError,
     RunNotCompletedError,
@@ -47,6 +49,7 @@ INTERRUPTED: Final = 130
 NO_READER: Final = 141
 TERMINATED: Final = 143
 
+_CAPITAL: Final = re.compile("[A-Z]")
 _BY_STATE: Final = (
     CatalogMisfitError,
     DeliveryClaimedError,
@@ -146,7 +149,7 @@ def _code_of_error(error: Exception, *, as_json: bool) -> int:
         from leasehold.cli.stdout import answer_with_error  # noqa: PLC0415 - for errors alone
 
         answer_with_error(error, sentence)
-    print_error(sentence)
+    print_error(_by_option(error, sentence))
     if isinstance(error, click.ClickException | LeaseholdError):
         return NOT_ALLOWED if _is_refused_by_state(error) else BAD_INPUT
     return UNEXPECTED
@@ -166,5 +169,20 @@ def _sentence(error: Exception) -> str:
         return f"unexpected {type(error).__name__}: {error} ({hint})"
     sentence = error.format_message()
     if isinstance(error, click.UsageError) and error.ctx is not None:
+        if sentence[-1:] == ")":  # click ends some of its sentences so
+            sentence += "."
         return f"{sentence} See `{error.ctx.command_path} --help`."
+    return sentence
+
+
+def _by_option(error: Exception, sentence: str) -> str:
+    """Return the sentence with the option that gave a refused field, in place of the field."""
+    if not isinstance(error, InvalidRequestError):
+        return sentence
+    field = str(error.details.get("field"))
+    option = f"--{_CAPITAL.sub(lambda found: f'-{found[0].lower()}', field)}"
+    given = {word.partition("=")[0] for word in sys.argv[1:]}
+    for name in (option, option.removesuffix("s")):  # an option that may be repeated is one value
+        if name in given and sentence.startswith(f"{field} is "):
+            return f"{name}{sentence.removeprefix(field)}"
     return sentence
