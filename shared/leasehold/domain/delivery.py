@@ -56,7 +56,7 @@ class Claim(Stored):
 
 
 class Delivery(Stored):
-    """One announcement to one channel, and its state. The fields: docs/notifications.md."""
+    """One announcement to one channel, and its state. What people see: docs/http-api.md."""
 
     run_id: Text
     occurrence: Text
