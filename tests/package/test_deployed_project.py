@@ -220,6 +220,23 @@ def test_a_wheel_that_is_gone_is_put_back(
     assert [file.suffix for file in (folder / "wheels").iterdir()] == [".whl"]
 
 
+def test_another_build_of_the_same_version_is_put_back_too(
+    forking: CleanEnvironment, folder: Path, index: Path
+) -> None:
+    """Until there are releases, each checkout makes a wheel of the same name."""
+    (wheel,) = (folder / "wheels").iterdir()
+    installed = wheel.read_bytes()
+    wheel.write_bytes(b"of yesterday")
+
+    stale = forking.run("leasehold", "deploy", "init", "--check", cwd=folder)
+    done = forking.run("leasehold", "deploy", "init", cwd=folder, PYTHONPATH=str(index))
+
+    words = f"error: wheels/{wheel.name} is another build of Leasehold 0.1.0 than the one here"
+    assert (stale.returncode, stale.stderr) == (1, f"{words}; type: leasehold deploy init\n")
+    assert (done.returncode, done.stdout) == (0, "written: wheels/\n")
+    assert wheel.read_bytes() == installed
+
+
 def test_another_leasehold_that_is_installed_here_is_what_a_build_installs(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import json
 import re
@@ -149,6 +150,8 @@ def _problems_of_wheel(folder: Path) -> Iterator[str]:
             yield f"{REQUIREMENTS} installs Leasehold {named['version']}, and {here} is here"
         elif not (folder / named["path"]).is_file():
             yield f"there is no {named['path']}, which {REQUIREMENTS} installs"
+        elif not _is_installed(folder / named["path"]):
+            yield f"{named['path']} is another build of Leasehold {here} than the one here"
 
 
 def _renew_wheel(folder: Path) -> Iterator[str]:
@@ -201,7 +204,8 @@ def _leasehold(folder: Path) -> str:
     """
     package = distribution("leasehold")
     wheels = folder / _WHEELS
-    if found := next(wheels.glob(f"leasehold-{package.version}-*.whl"), None):
+    found = next(wheels.glob(f"leasehold-{package.version}-*.whl"), None)
+    if found is not None and _is_installed(found):
         return f"./{_WHEELS}/{found.name}[deploy]"
     origin = package.read_text("direct_url.json")
     if origin is None:  # of an index that pip is set up with
@@ -223,6 +227,13 @@ def _leasehold(folder: Path) -> str:
     wheels.mkdir(exist_ok=True)
     shutil.copy(source, wheels)
     return f"./{_WHEELS}/{source.name}[deploy]"
+
+
+def _is_installed(wheel: Path) -> bool:
+    """Return whether a wheel is the one that is installed here, as far as pip has noted that."""
+    origin = json.loads(distribution("leasehold").read_text("direct_url.json") or "{}")
+    noted = origin.get("archive_info", {}).get("hashes", {}).get("sha256")
+    return noted in (None, hashlib.sha256(wheel.read_bytes()).hexdigest())
 
 
 def _write(path: Path, content: str) -> bool:
