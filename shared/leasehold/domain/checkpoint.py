@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from pydantic import AwareDatetime
 
 from leasehold.domain.spend import Spend
 from leasehold.domain.stored import Stored
-from leasehold.frozen import dataclass
 
 #: What the name of a packed artifact ends with.
 PACKED: Final = ".gz"
@@ -153,8 +152,7 @@ class KeptCounts(Stored):
 # A value of a user as a manifest has it: its text, or where that lies.
 
 
-@dataclass(frozen=True, slots=True)
-class KeptValue:
+class KeptValue(NamedTuple):
     """A user's value: its JSON text, or the name of the artifact that holds the text.
 
     `digest` is that of the text behind `ref`, where it is known: any other text is refused.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Generic, Literal, TypeVar
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
 
 from leasehold.domain.limit import Bound
 from leasehold.domain.manifest_parts import Block, ErrorRecord
@@ -34,8 +34,7 @@ class StepResult(Generic[T]):
     skip_to: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(NamedTuple):
     """The handler returned an output that fits: its JSON text."""
 
     output: str

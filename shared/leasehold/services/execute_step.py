@@ -5,7 +5,6 @@ An output is handed off only if every gate of its step lets it pass.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -252,7 +251,7 @@ def _summarized(engine: Engine, run: Manifest, result: Result) -> Result:
     if entry is None or not entry.summary or not run.is_listed:  # its parent has the summary
         return result
     function = entry.summary_function
-    return replace(result, summary=engine.handlers.gates.summarize(function, run, result))
+    return result._replace(summary=engine.handlers.gates.summarize(function, run, result))
 
 
 def _asked(

@@ -503,7 +503,7 @@ def _new_run(engine: Engine, manifest: Manifest, request: OperationRequest) -> _
         input_files=manifest.input_files,
         priority=manifest.priority,
     )
-    new = replace(new, traceparent=engine.telemetry.begin(new, ""))
+    new = new._replace(traceparent=engine.telemetry.begin(new, ""))
     large_input = None
     if request.input is not AS_BEFORE:
         new, large_input = _with_input(engine, pipeline, new, request)
@@ -526,7 +526,7 @@ def _with_input(
     given = digest(text)
     name = f"{values_folder(new)}/input-{given[:16]}.json"
     kept = inline(text)
-    new = replace(new, input=kept or KeptValue(ref=name), input_digest=given)
+    new = new._replace(input=kept or KeptValue(ref=name), input_digest=given)
     return new, None if kept else text
 
 

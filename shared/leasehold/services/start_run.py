@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from datetime import datetime
 from functools import partial
 from typing import Any, Final
@@ -118,10 +118,10 @@ def begin(engine: Engine, request: StartRequest, *, eager: bool = False) -> Comm
         priority=checked_priority(request.priority),
     )
     if traceparent := engine.telemetry.begin(new, request.traceparent):
-        new = replace(new, traceparent=traceparent)
+        new = new._replace(traceparent=traceparent)
     was_there = _check_large(engine, new, text)
     if kept is None:
-        new = replace(new, input=KeptValue(ref=_name_of_input(new)))
+        new = new._replace(input=KeptValue(ref=_name_of_input(new)))
     if not was_there:
         try:
             _store(engine, new, text, request.files)

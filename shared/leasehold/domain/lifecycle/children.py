@@ -100,7 +100,7 @@ def _begun(new: NewRun, now: datetime, rules: Rules, generation: int) -> Change:
     """Return the start of a child; one that begins with a wait is announced, as others are."""
     assert new.parent is not None  # noqa: S101 - a child has one
     since = new.parent.since or now
-    new = replace(new, parent=replace(new.parent, generation=generation, since=since))
+    new = new._replace(parent=replace(new.parent, generation=generation, since=since))
     begun = start(None, now, rules=rules, new=new)
     return begun._replace(manifest=with_index_fields(begun.manifest, rules.grace))
 

@@ -40,7 +40,7 @@ def with_skips(old: Manifest, new: NewRun, from_step: str) -> NewRun:
     if not kept:
         return new
     gone = {one.step for one in kept}
-    return replace(new, plan=tuple(name for name in plan if name not in gone), skipped=kept)
+    return new._replace(plan=tuple(name for name in plan if name not in gone), skipped=kept)
 
 
 def goes_on(old: Manifest, new: NewRun, from_step: str) -> bool:

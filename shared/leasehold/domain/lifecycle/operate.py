@@ -387,7 +387,7 @@ def recreate(
     """
     check_allowed(manifest, Operation.RECREATE)
     step = begins_at(manifest, new, from_step)
-    new = replace(new, recreated_from=manifest.run_id)
+    new = new._replace(recreated_from=manifest.run_id)
     is_continued = goes_on(manifest, new, step)
     keeps_work = is_continued and not anew
     keep_partial = keep_partial or from_step is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from leasehold.domain.change import Change, Draft, unchanged, with_index_fields
 from leasehold.domain.checkpoint import KeptValue
@@ -25,14 +25,12 @@ from leasehold.domain.spend import SpendLimit
 from leasehold.domain.status import PENDING, Outcome
 from leasehold.domain.stored import make
 from leasehold.errors import DocumentExistsError, IdempotencyKeyReusedError, RunBeingPurgedError
-from leasehold.frozen import dataclass
 
 #: How many shards lead the alarm's index, so that no timestamp leads it.
 SHARDS: Final = 16
 
 
-@dataclass(frozen=True, slots=True)
-class NewRun:
+class NewRun(NamedTuple):
     """The arguments of the start of a run.
 
     `plan`, `places`, `trials` and `budget` are pinned: a later deploy does not change them.
