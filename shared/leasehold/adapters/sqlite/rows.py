@@ -6,6 +6,8 @@ A row without a document is named by its indexed columns.
 from __future__ import annotations
 
 import functools
+import itertools
+import operator
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -184,14 +186,13 @@ def indexed(document: Document, kind: Collection) -> tuple[Any, ...]:
 
 def to_column(value: Any) -> Any:
     """Return a field's value as an index compares it; a time that was read is one again."""
-    if value is None:
-        return None
-    value = _as_time(value)
-    if isinstance(value, _PLAIN):
-        return value
+    if isinstance(value, str):
+        value = _as_time(value)
     if isinstance(value, datetime):
         text = pydantic_core.to_json(value.astimezone(UTC)).decode()  # thrice as fast as isoformat
         return f"{text[1:20]}{text[20:-2] or '.000000'}+00:00"
+    if value is None or isinstance(value, _PLAIN):
+        return value
     return pydantic_core.to_json(value).decode()
 
 
@@ -203,20 +204,17 @@ def present_columns(document: Document, kind: Collection) -> dict[str, Any]:
 
 def changed_columns(before: Document, after: Document, kind: Collection) -> dict[str, Any]:
     """Return the columns whose value is another one; what was read has its times as text."""
-    changed = {}
-    values = indexed(before, kind), indexed(after, kind)
-    for field, old, new in zip(kind.fields, *values, strict=True):
-        if old is new or old == new:
-            continue
-        column = to_column(new)
-        if type(old) is type(new) or column != to_column(old):
-            changed[field] = column
+    old, new, changed = indexed(before, kind), indexed(after, kind), {}
+    for place in itertools.compress(range(len(new)), map(operator.ne, old, new)):
+        column = to_column(new[place])
+        if type(old[place]) is type(new[place]) or column != to_column(old[place]):
+            changed[kind.fields[place]] = column
     return changed
 
 
-def _as_time(value: Any) -> Any:
-    """Return the time that a text of `to_body` stands for, and any other value as it is."""
-    if isinstance(value, str) and value[-1:] == "Z" and len(value) in _TIME_LENGTHS:
+def _as_time(value: str) -> str | datetime:
+    """Return the time that a text of `to_body` stands for, and any other text as it is."""
+    if value[-1:] == "Z" and len(value) in _TIME_LENGTHS:
         try:
             return datetime.fromisoformat(value)
         except ValueError:
