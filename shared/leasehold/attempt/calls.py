@@ -69,7 +69,7 @@ class AttemptFacts(NamedTuple):
             number,
             run.position.trial,
             hard_s=run.position.dispatch.timeout_ms / 1000,
-            cleanup_s=run.position.dispatch.cleanup.total_seconds(),
+            cleanup_s=run.position.dispatch.cleanup_s,
             furthest=furthest_of(run) if run.position.checkpoint else {},  # most have none
             has_checkpoint=run.position.checkpoint is not None,
             has_budget=bool(run.budget or run.position.dispatch.budget),

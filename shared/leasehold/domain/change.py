@@ -594,17 +594,26 @@ class Draft:
         self,
         outcome: Outcome,
         created: Manifest | None = None,
+        *,
+        dispatch: Dispatch | None = None,
     ) -> Change:
         """Return the change, with all that follows from it in order.
 
         Args:
             outcome: the answer for the caller.
             created: a further run.
+            dispatch: the next one of the step; None: that of the position stays.
         """
         if self._phases is not None and self.position.lease is not None:
             self._keep_bootstrap()
+        at = self.position
         if self.fence is not None:
-            self.position = replace(self.position, last_settlement=_answered(self.fence, outcome))
+            settlement = _answered(self.fence, outcome)
+            self.position = replace(
+                at, last_settlement=settlement, dispatch=dispatch or at.dispatch
+            )
+        elif dispatch is not None:
+            self.position = replace(at, dispatch=dispatch)
         run, rules = self.run, self.rules
         is_over, told = run.is_terminal, None
         if (is_over or run.status is BLOCKED) and run.is_listed:  # others go on

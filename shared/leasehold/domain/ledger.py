@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 from pydantic import AwareDatetime
@@ -28,6 +29,7 @@ COMPLETED: Final = "completed"
 CANCELLED: Final = "cancelled"
 DEAD_LETTERED: Final = "dead_lettered"
 
+_rounded: Final = partial(round, ndigits=3)  # seconds, to milliseconds
 _ENDS: Final = tuple(end.value for end in AttemptEnd)
 
 
@@ -206,7 +208,3 @@ def _retries(run: Manifest, attempts: Mapping[str, int]) -> int:
     failed = attempts.get(AttemptEnd.FAILED.value, 0)
     gave_up = run.dead_lettered and run.position.attempts.failed > 0
     return failed - gave_up
-
-
-def _rounded(seconds: float) -> float:
-    return round(seconds, 3)

@@ -193,7 +193,7 @@ class Dispatch(Stored):
     @property
     def soft_limit(self) -> timedelta:
         """When a handler is to finish: its clean-up time before the hard limit."""
-        return self.hard_limit - self.cleanup
+        return self.hard_limit - timedelta(seconds=self.cleanup_s)
 
     @property
     def silence_limit(self) -> timedelta | None:
@@ -202,9 +202,9 @@ class Dispatch(Stored):
         return None if limit is None else timedelta(milliseconds=limit)
 
     @property
-    def cleanup(self) -> timedelta:
+    def cleanup_s(self) -> float:
         """How long a handler may clean up: what its step says, at most half of its hard limit."""
-        return timedelta(milliseconds=min(self.cleanup_ms, self.timeout_ms / 2))
+        return min(self.cleanup_ms, self.timeout_ms / 2) / 1000
 
     @property
     def under_next_generation(self) -> Dispatch:

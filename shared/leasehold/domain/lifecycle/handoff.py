@@ -256,8 +256,7 @@ def dispatch_next(
         dispatch = replace(
             dispatch, redispatched=redispatched, lost_since=lost_since, deferred=deferred
         )
-    draft.position = replace(draft.position, dispatch=dispatch)
-    return draft.commit(outcome)
+    return draft.commit(outcome, dispatch=dispatch)
 
 
 def _at_wait(draft: Draft) -> Change | None:
