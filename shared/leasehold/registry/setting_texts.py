@@ -193,7 +193,10 @@ def seconds_up_to(most: float) -> Callable[[str], timedelta]:
         value = float(text)
         if not 0 < value <= most:  # nor a NaN
             raise ValueError(text)
-        return timedelta(seconds=value)
+        time = timedelta(seconds=value)
+        if not time:  # of less than half a microsecond nothing is left, and 0 may mean no limit
+            raise ValueError(text)
+        return time
 
     return read
 

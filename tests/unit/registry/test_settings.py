@@ -205,6 +205,8 @@ def test_a_variable_goes_over_its_default(name: str, text: str, value: object) -
         ("PIPELINE_LEASE_TTL_S", "nan"),
         ("PIPELINE_LEASE_TTL_S", "inf"),
         ("PIPELINE_LEASE_TTL_S", "86401"),
+        ("PIPELINE_LEASE_TTL_S", "1e-300"),
+        ("PIPELINE_IMPORT_TIMEOUT_S", "4e-7"),
         ("PIPELINE_HEARTBEAT_S", "often"),
         ("PIPELINE_MAX_DOUBLINGS", "17"),
     ],
