@@ -343,7 +343,8 @@ class _Refusal(ErrorTask):  # type: ignore[misc] # waitress has no types
         from leasehold.web.entry import refuse  # noqa: PLC0415 - as it imports flask
 
         error = self.request.error
-        said = error.body[:1].upper() + error.body[1:]
+        problem, _, _ = error.body.partition(' "')  # the line that follows may have a token in it
+        said = problem[:1].upper() + problem[1:]
         answer = refuse(
             error.code, _CODES.get(error.code, "invalid_request"), f"{said.rstrip('.')}."
         )

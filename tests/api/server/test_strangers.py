@@ -360,3 +360,15 @@ def test_bytes_that_http_does_not_allow_are_answered_as_all_else(
     error = json.loads(body)["error"]
     assert (error["code"], error["details"]) == (code, {})
     assert error["message"].endswith(".")
+
+
+@pytest.mark.parametrize("before", ["X: y\nAuthorization:", "X: y\rAuthorization:", "Authorization"])
+def test_a_header_that_http_does_not_allow_is_not_repeated(api: Api, before: str) -> None:
+    """Answers are logged on their way, and the line may be the one with the caller's token."""
+    with _connected(api) as caller:
+        caller.sendall(f"GET /runs HTTP/1.1\r\n{before} Bearer {TOKEN}\r\n\r\n".encode())
+
+        answer = _answer_of(caller)
+
+    assert answer.split()[1] == b"400"
+    assert TOKEN.encode() not in answer
