@@ -257,6 +257,79 @@ def test_another_leasehold_that_is_installed_here_is_what_a_build_installs(
     assert requirements.read_text() == before
 
 
+def test_a_build_of_another_day_does_not_hide_the_one_that_is_there(
+    forking: CleanEnvironment, folder: Path, index: Path
+) -> None:
+    """It was copied anew from where it was installed from, and refused where that is gone."""
+    (wheel,) = (folder / "wheels").iterdir()
+    os.utime(wheel, (0, 0))
+    requirements = folder / "requirements.txt"
+    before = requirements.read_text()
+    for number in range(9):
+        other = wheel.with_name(wheel.name.replace("0.1.0-", f"0.1.0-{number}-"))
+        other.write_bytes(b"of yesterday")
+    requirements.write_text(before.replace(wheel.name, other.name))
+
+    done = forking.run("leasehold", "deploy", "init", cwd=folder, PYTHONPATH=str(index))
+
+    assert (done.returncode, done.stderr.count("error")) == (0, 0)
+    assert requirements.read_text() == before
+    assert wheel.stat().st_mtime == 0
+
+
+def test_a_line_of_the_wheel_is_renewed_in_a_file_of_another_system(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its other lines are the project's own, byte by byte."""
+    monkeypatch.chdir(folder)
+    requirements = folder / "requirements.txt"
+    before = b"# caf\xe9\r\n" + requirements.read_bytes().replace(b"\n", b"\r\n")
+    requirements.write_bytes(before.replace(b"leasehold-0.1.0-", b"leasehold-0.0.9-"))
+
+    codes = deploy(["init", "--check"]), deploy(["init"]), deploy(["init", "--check"])
+
+    assert codes == (1, 0, 0), capsys.readouterr().err
+    assert requirements.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "is_folder", "code"),
+    [
+        ("cloudbuild.yaml", True, 2),
+        ("requirements.txt", True, 2),
+        ("constraints.txt", True, 0),  # the rest is written
+        ("hashes.txt", True, 0),
+        ("hashes.txt", False, 0),
+        ("cloudbuild.yaml", False, 2),
+        ("wheels", False, 2),
+    ],
+)
+def test_what_is_in_the_way_of_a_file_is_named(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    is_folder: bool,
+    code: int,
+) -> None:
+    monkeypatch.chdir(folder)
+    path = folder / name
+    path.rename(folder / "elsewhere")
+    if is_folder:
+        path.mkdir()
+    else:
+        path.write_bytes(b"\xff\xfe")
+
+    done = deploy(["init"])
+
+    first, *others = capsys.readouterr().err.splitlines()
+    assert done == code
+    assert name in first
+    assert first.startswith("warning: " if code == 0 else "error: ")
+    assert "unexpected" not in first
+    assert not any("pip is asked" in line for line in others)
+
+
 def test_where_no_hash_can_be_looked_up_the_rest_is_written(
     forking: CleanEnvironment, folder: Path
 ) -> None:

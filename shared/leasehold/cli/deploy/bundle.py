@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from leasehold.cli.deploy.options import catalog_name, project_tables
+from leasehold.cli.deploy.options import catalog_name, project_tables, unusable_files_named
 from leasehold.cli.stdout import print_line
 from leasehold.cli.streams import note, warn
 from leasehold.deploy.bundle import BundleError
@@ -48,6 +48,7 @@ _extra_option = click.option(
 )
 @_extra_option
 @_catalog_option
+@unusable_files_named()
 def bundle(*, out: Path, extras: Sequence[str], catalog: str) -> None:
     """Make the folder that is uploaded as the source of every function.
 
@@ -61,10 +62,6 @@ def bundle(*, out: Path, extras: Sequence[str], catalog: str) -> None:
         made, changes = _made(out, catalog, extras)
     except BundleError as error:
         raise click.ClickException(str(error)) from error
-    except OSError as error:
-        if error.filename is None:
-            raise
-        raise click.ClickException(f"{error.filename}: {error.strerror}") from error
     for line in made.warnings:
         warn(one_line(line))
     print_line(_summary(out, made, changes))
@@ -73,6 +70,7 @@ def bundle(*, out: Path, extras: Sequence[str], catalog: str) -> None:
 @click.command()
 @_extra_option
 @_catalog_option
+@unusable_files_named()
 def hashes(*, extras: Sequence[str], catalog: str) -> None:
     """Look up the hash of each package that a function may need, and write hashes.txt.
 
@@ -85,14 +83,13 @@ def hashes(*, extras: Sequence[str], catalog: str) -> None:
     root = Path.cwd()
     extras = (*project_tables().extras, *extras)
     try:
-        closure = closure_of(root, user_modules(catalog), extras)
+        closure, before = closure_of(root, user_modules(catalog), extras), hashes_of(root)
         note(ASKS_PIP)
         found = looked_up(closure, note)
     except BundleError as error:
         raise click.ClickException(str(error)) from error
     if (root / CONSTRAINTS).is_file() and add_pins(root, closure):
         note(f"{CONSTRAINTS}: the packages that it lacked are added")
-    before = hashes_of(root)
     (root / HASHES).write_text(text_of(found), encoding="utf-8")
     changed = sum(tuple(sorted(found[pin])) != before.get(pin) for pin in found)
     print_line(f"{HASHES}: {len(found)} packages, {changed} new or changed")

@@ -13,14 +13,14 @@ from functools import partial
 from importlib.metadata import distribution
 from importlib.metadata import version as package_version
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 import click
 
 from leasehold.cli.deploy.cloudbuild import FILE, GATE_FILE, HEADER, REQUIREMENTS, build, text
-from leasehold.cli.deploy.options import catalog_name
+from leasehold.cli.deploy.options import catalog_name, unusable_files_named
 from leasehold.cli.exit_codes import DONE, FOUND
 from leasehold.cli.stdout import print_line
 from leasehold.cli.streams import note, print_error, warn
@@ -44,8 +44,11 @@ from leasehold.registry import function_table
 _WHEELS: Final = "wheels"
 #: As `_leasehold` writes it.
 _WHEEL_LINE: Final = re.compile(
-    rf"^\./(?P<path>{_WHEELS}/leasehold-(?P<version>[^-\s]+)-\S*\.whl)\[deploy\]$", re.MULTILINE
+    rf"^\./(?P<path>{_WHEELS}/leasehold-(?P<version>[^-/\s]+)-[^/\s]*\.whl)\[deploy\](?=\r?$)",
+    re.MULTILINE,
 )
+#: How a file of the project's own is opened.
+_AS_IT_IS: Final[Mapping[str, Any]] = {"encoding": "utf-8", "errors": "surrogateescape"}
 #: What `gcloud builds submit` leaves out of what it uploads.
 _NOT_UPLOADED: Final = """\
 .git
@@ -69,6 +72,7 @@ __pycache__/
 
 @click.command()
 @click.option("--check", is_flag=True, help="Write nothing; exit 1 if a file is missing or stale.")
+@unusable_files_named()
 def init(*, check: bool) -> int:
     """Write what a project in this folder is deployed with.
 
@@ -88,7 +92,7 @@ def init(*, check: bool) -> int:
     _need_catalog(folder)
     build_file = folder / FILE
     wanted = _build_text(folder)
-    before = build_file.read_text(encoding="utf-8") if build_file.is_file() else ""
+    before = _own_text(build_file).replace("\r\n", "\n")
     if check:
         problems = [f"there is no {name}" for name in (*_missing(folder), *_unpinned(folder))]
         problems += _problems_of_wheel(folder)
@@ -160,16 +164,28 @@ def _renew_wheel(folder: Path) -> Iterator[str]:
         line, file = _leasehold(folder), folder / REQUIREMENTS
         yield f"{_WHEELS}/"
         if line != named[0]:
-            text = file.read_text(encoding="utf-8")
-            file.write_text(text.replace(named[0], line), encoding="utf-8")
+            renewed = _own_text(file).replace(named[0], line)
+            with file.open("w", newline="", **_AS_IT_IS) as text:
+                text.write(renewed)
             yield REQUIREMENTS
 
 
 def _wheel_lines(folder: Path) -> Iterator[re.Match[str]]:
-    """Yield the line of requirements.txt by which a build installs a wheel of Leasehold."""
-    file = folder / REQUIREMENTS
-    if file.is_file():
-        yield from _WHEEL_LINE.finditer(file.read_text(encoding="utf-8"))
+    """Return the lines of requirements.txt by which a build installs a wheel of Leasehold."""
+    return _WHEEL_LINE.finditer(_own_text(folder / REQUIREMENTS))
+
+
+def _own_text(file: Path) -> str:
+    """Return what is in a file of the project; of one that is not there, nothing.
+
+    Its ends of lines are kept, and its bytes: pip reads other encodings, too.
+    """
+    if not file.exists():
+        return ""
+    if not file.is_file():
+        raise click.ClickException(f"{file.name} is no file: move it away")
+    with file.open(newline="", **_AS_IT_IS) as text:
+        return text.read()
 
 
 def _pin(folder: Path) -> Iterator[str]:
@@ -204,8 +220,8 @@ def _leasehold(folder: Path) -> str:
     """
     package = distribution("leasehold")
     wheels = folder / _WHEELS
-    found = next(wheels.glob(f"leasehold-{package.version}-*.whl"), None)
-    if found is not None and _is_installed(found):
+    builds = sorted(wheels.glob(f"leasehold-{package.version}-*.whl"))
+    for found in filter(_is_installed, builds):
         return f"./{_WHEELS}/{found.name}[deploy]"
     origin = package.read_text("direct_url.json")
     if origin is None:  # of an index that pip is set up with
@@ -231,6 +247,8 @@ def _leasehold(folder: Path) -> str:
 
 def _is_installed(wheel: Path) -> bool:
     """Return whether a wheel is the one that is installed here, as far as pip has noted that."""
+    if not wheel.is_file():
+        return False
     origin = json.loads(distribution("leasehold").read_text("direct_url.json") or "{}")
     noted = origin.get("archive_info", {}).get("hashes", {}).get("sha256")
     return noted in (None, hashlib.sha256(wheel.read_bytes()).hexdigest())

@@ -5,10 +5,11 @@ Each is a flag, or a variable where the flag is not given.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -202,6 +203,17 @@ def installation_of(values: Mapping[str, Any]) -> Installation:
 def catalog_name() -> str:
     """Return the module of the catalog, as the environment names it."""
     return os.environ.get(_CATALOG) or str(SETTINGS[_CATALOG].default)
+
+
+@contextlib.contextmanager
+def unusable_files_named() -> Iterator[None]:
+    """Say in a line which file or folder cannot be read or written, and why."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            raise
+        raise click.ClickException(f"{error.filename}: {error.strerror}") from error
 
 
 def project_tables() -> Tables:

@@ -9,7 +9,7 @@ from typing import Final
 
 import click
 
-from leasehold.cli.deploy.options import installation_options
+from leasehold.cli.deploy.options import installation_options, unusable_files_named
 from leasehold.cli.exit_codes import DONE
 from leasehold.cli.stdout import print_line
 from leasehold.cli.streams import warn
@@ -43,6 +43,7 @@ _MODE: Final = 0o700
     metavar="FUNCTION",
     help="Print the settings of this function, and write nothing.",
 )
+@unusable_files_named()
 def settings(*, installation: Installation, folder: Path, show: str | None) -> int:
     """Write the settings of each function, for --env-vars-file, and its secrets, for --flags-file.
 

@@ -97,10 +97,12 @@ class Closure:
 
 
 def hashes_of(root: Path) -> dict[str, tuple[str, ...]]:
-    """Return the hashes of `hashes.txt`, by the pin of the package."""
-    path = root / HASHES
-    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-    parts = (line.split() for line in lines if "==" in line)
+    """Return the hashes of `hashes.txt`, by the pin of the package.
+
+    Raises:
+        BundleError: it is no text.
+    """
+    parts = (line.split() for line in _lines_of(root / HASHES) if "==" in line)
     return {pin: tuple(it.removeprefix("--hash=sha256:") for it in its) for pin, *its in parts}
 
 
@@ -177,9 +179,20 @@ def _of_the_user(path: Path) -> Iterator[tuple[str, Requirement]]:
         yield source, requirement
 
 
+def _lines_of(path: Path) -> Sequence[str]:
+    """Return the lines of a file of the project's; of one that is not there, none."""
+    if not path.exists():
+        return ()
+    if not path.is_file():
+        raise BundleError(f"{path.name} is no file; move it away")
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError:
+        raise BundleError(f"{path.name} is no text in UTF-8; move it away") from None
+
+
 def _pins(path: Path) -> dict[str, str]:
-    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-    pairs = (line.partition("==") for line in lines if "==" in line)
+    pairs = (line.partition("==") for line in _lines_of(path) if "==" in line)
     return {canonicalize_name(name): version.strip() for name, _, version in pairs}
 
 
@@ -189,8 +202,8 @@ def add_pins(root: Path, closure: Closure) -> bool:
     known = _pins(path)
     lacking = [closure.pin(name) for name in sorted(closure.installed) if name not in known]
     if lacking:
-        before = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-        path.write_text("".join(f"{line}\n" for line in (*before, *lacking)), encoding="utf-8")
+        lines = (*_lines_of(path), *lacking)
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return bool(lacking)
 
 
