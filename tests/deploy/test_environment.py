@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -295,6 +296,23 @@ def test_a_test_run_that_could_not_start_is_refused_before_a_deploy(
         settings_command.check_tables(place, catalog)
 
     assert told in refused.value.message
+
+
+def test_a_handler_that_is_imported_forever_keeps_no_deploy_from_going_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its bundle is refused for it, with the module's name."""
+    (tmp_path / "imported_forever.py").write_text("import time\n\ntime.sleep(90)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    steps = [replace(step, handler="imported_forever:add") for step in STEPS]
+    tables = Tables(variables={"PIPELINE_IMPORT_TIMEOUT_S": "0.5"}, smoke=("sums", {"n": 1}))
+    begun = time.monotonic()
+
+    settings_command.check_tables(
+        replace(PLACE, tables=tables), Catalog(Registry("dispatch", steps), PIPELINES)
+    )
+
+    assert time.monotonic() - begun < 60
 
 
 def test_a_step_that_has_more_time_than_its_function_is_not_deployed(catalog: Catalog) -> None:

@@ -362,7 +362,9 @@ def test_bytes_that_http_does_not_allow_are_answered_as_all_else(
     assert error["message"].endswith(".")
 
 
-@pytest.mark.parametrize("before", ["X: y\nAuthorization:", "X: y\rAuthorization:", "Authorization"])
+@pytest.mark.parametrize(
+    "before", ["X: y\nAuthorization:", "X: y\rAuthorization:", "Authorization"]
+)
 def test_a_header_that_http_does_not_allow_is_not_repeated(api: Api, before: str) -> None:
     """Answers are logged on their way, and the line may be the one with the caller's token."""
     with _connected(api) as caller:

@@ -121,5 +121,19 @@ def of_defaults(ctx: StepContext, given: Defaults) -> str:
     return given.model
 
 
+class Picky(BaseModel):
+    amount: int
+
+    @pydantic.field_validator("amount")
+    @classmethod
+    def known(cls, amount: int) -> int:
+        """Raise another error than ValueError, as code with a slip does."""
+        raise KeyError(f"api_key=sk-{'planted7f3a' * 4}\nno price of {amount}")
+
+
+def of_picky(ctx: StepContext, given: Picky) -> Picky:
+    return given
+
+
 partly = functools.partial(in_pieces)
 number = 5

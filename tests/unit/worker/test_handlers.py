@@ -24,6 +24,11 @@ class Step:
     step_type: str = "ask"
 
 
+@dataclass(frozen=True)
+class Taken(Step):
+    output: str = ""
+
+
 def shape(name: str) -> Step:
     return Step(f"tests.unit.worker.shapes:{name}")
 
@@ -134,8 +139,27 @@ def test_a_field_that_is_not_given_has_the_value_that_the_handler_finds(
     assert found == value
 
 
-@pytest.mark.parametrize(("name", "given"), [("of_defaults", "{}"), ("is_missing", "{}")])
+@pytest.mark.parametrize(
+    ("name", "given"), [("of_defaults", "{}"), ("is_missing", "{}"), ("of_picky", '{"amount": 1}')]
+)
 def test_no_value_is_found_where_no_handler_is_or_nothing_that_fits_it(
     name: str, given: str
 ) -> None:
     assert ImportedHandlerChecks().value_at(shape(name), given, ["model"]) is None
+
+
+def test_a_validator_that_raises_is_a_value_that_does_not_fit() -> None:
+    """Such a start was a failure of the server, and the line of the command had the secret."""
+    step, checks = Taken("tests.unit.worker.shapes:of_picky"), ImportedHandlerChecks()
+
+    misfit = checks.problem_with(step, '{"amount": 1}')
+    refused = checks.problem_with_output(step, '{"amount": 1}')
+
+    assert misfit is not None
+    assert refused is not None
+    words = "its validation raised KeyError: 'api_key=[redacted]"
+    assert misfit.model == "Picky"
+    assert misfit.problem.startswith(words)
+    assert (misfit.count, [issue["type"] for issue in misfit.issues]) == (1, ["KeyError"])
+    assert (refused.code, refused.type) == ("invalid_output", "KeyError")
+    assert refused.message.startswith(f"The output of step ask does not fit: {words}")

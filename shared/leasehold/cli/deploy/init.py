@@ -185,7 +185,8 @@ def _own_text(file: Path) -> str:
     if not file.is_file():
         raise click.ClickException(f"{file.name} is no file: move it away")
     with file.open(newline="", **_AS_IT_IS) as text:
-        return text.read()
+        content: str = text.read()
+    return content
 
 
 def _pin(folder: Path) -> Iterator[str]:

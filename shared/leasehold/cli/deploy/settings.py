@@ -25,6 +25,7 @@ from leasehold.registry.functions import FunctionEntry, Secret, Use
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.settings import ON_CLOUD_RUN, check_functions, read_settings
 from leasehold.static_check import misfit_of_input
+from leasehold.worker.handler.handlers import imports_within
 
 _MODE: Final = 0o700
 
@@ -110,7 +111,8 @@ def check_tables(installation: Installation, catalog: Catalog) -> None:
         if found.kind is Kind.FINDING:
             raise click.ClickException(found.message)
     if tables.smoke is not None:
-        _check_smoke(*tables.smoke, catalog)
+        with imports_within(setup.settings["PIPELINE_IMPORT_TIMEOUT_S"].total_seconds()):
+            _check_smoke(*tables.smoke, catalog)
 
 
 def _check_smoke(pipeline: str, given: object, catalog: Catalog) -> None:

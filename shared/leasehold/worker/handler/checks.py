@@ -11,6 +11,7 @@ import pydantic_core
 from pydantic import TypeAdapter, ValidationError
 
 from leasehold.domain.manifest_parts import ErrorRecord
+from leasehold.domain.printable import one_line
 from leasehold.errors import HandlerNotFoundError
 from leasehold.frozen import dataclass
 from leasehold.ports.handler_runner import (
@@ -24,12 +25,16 @@ from leasehold.ports.handler_runner import (
     StepOutput,
 )
 from leasehold.registry.dispatch import REMOTE
+from leasehold.worker.failures.error_chain import class_name
 from leasehold.worker.failures.failures import (
+    MAX_EXCERPT_CHARS,
     first_problem,
     issues_of,
     record_of_misfit,
     record_of_report,
+    safe_text,
 )
+from leasehold.worker.failures.kept_text import try_text
 from leasehold.worker.handler.call import entry_actions_of
 from leasehold.worker.handler.handlers import handler_of, model_of
 
@@ -94,7 +99,7 @@ class ImportedHandlerChecks:
         """
         try:
             value = handler_of(step).given.validate_json(given)
-        except (HandlerNotFoundError, ValidationError):
+        except Exception:  # noqa: BLE001 - validators are the user's; who takes it says what is wrong
             return None
         for name in names:
             value = _attribute(value, name)
@@ -118,6 +123,10 @@ class ImportedHandlerChecks:
             return Misfit(
                 handler.given_name, first_problem(error), issues_of(error), error.error_count()
             )
+        except Exception as error:  # noqa: BLE001 - a validator is the user's, and raises what it will
+            problem = _raised(error)
+            issue = {"loc": [], "type": class_name(error), "message": problem}
+            return Misfit(handler.given_name, problem, (issue,), 1)
         return None
 
     def problem_with_output(
@@ -179,7 +188,15 @@ def _misfit(model: TypeAdapter[Any], text: str, what: str) -> ErrorRecord | None
         model.validate_json(text)
     except ValidationError as error:
         return record_of_misfit(error, code="invalid_output", what=what)
+    except Exception as error:  # noqa: BLE001 - as above
+        message = f"{what} does not fit: {_raised(error)}"
+        return record_of_report(class_name(error), "invalid_output", message, None)
     return None
+
+
+def _raised(error: Exception) -> str:
+    words = one_line(safe_text(try_text(lambda: str(error)), MAX_EXCERPT_CHARS), MAX_EXCERPT_CHARS)
+    return f"its validation raised {class_name(error)}: {words}".rstrip(": ")
 
 
 # What JSON a model writes and reads, as far as that is certain: from pydantic's core schema.
