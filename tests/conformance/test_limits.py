@@ -797,6 +797,24 @@ def test_a_worker_whose_lease_may_be_over_takes_no_slot(world: World, engine: En
     assert not zombie.slots
 
 
+def test_a_slot_that_comes_when_its_lease_is_over_lets_no_call_begin(
+    world: World, engine: Engine
+) -> None:
+    """The store was slow, or its file locked: who comes now may take the slot as well."""
+    run_id = world.start("asks")
+    zombie = engine.leases.attempt_of(engine, arrive(engine, Hint(run_id, 1)))
+
+    def let_it_be_over() -> None:
+        zombie.ends_at = engine.clock.monotonic()
+
+    slow = Overtaken(engine.documents, "slots", let_it_be_over, before=1)
+    given = world.run(run_id).input or ""
+    limits = slots.HandlerLimits(replace(engine, documents=slow), zombie, STEPS["asks"], given)
+
+    with pytest.raises(LeaseLostError):
+        limits.take("provider:{given.model}")
+
+
 @pytest.mark.each_store
 def test_no_more_than_the_rate_begin_and_the_first_that_waits_is_called_for_its_turn(
     world: World, engine: Engine

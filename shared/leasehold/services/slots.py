@@ -185,8 +185,10 @@ class HandlerLimits(LimitsOfAttempt):
             step, known = self._attempt.manifest.step_type, ", ".join(self._limits) or "none"
             raise UnknownLimitError(limit=name, step=step, known=known)
         slots = self._kept.pop(name, None)
-        if slots is None and (slots := self._take(limit)) is None:
-            return False
+        if slots is None:
+            if (slots := self._take(limit)) is None:
+                return False
+            self._attempt.check_lease()  # a store may take longer: others have the slot by then
         self._taken.setdefault(name, []).extend(slots)
         self._since.setdefault(name, []).append(self._attempt.store_time())
         return True
