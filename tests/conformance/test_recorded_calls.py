@@ -55,7 +55,7 @@ from leasehold.services.sweep import sweep
 from leasehold.worker.context.once import OnUnknown
 from tests.conformance.test_temporary_files import LosesAnswer
 from tests.worlds.engines import OpenEngine
-from tests.worlds.wrapped import Wrapped
+from tests.worlds.wrapped import Overtaken, Wrapped
 
 pytestmark = [pytest.mark.one_store, pytest.mark.catalog(__name__)]
 
@@ -578,6 +578,27 @@ def test_the_intent_whose_answer_was_lost_is_that_of_the_call_to_be_made(
     got = ctx.once("charge", pay, "charge", on_unknown="ask")
 
     assert (got, store.is_next) == ("charge 1", False)
+
+
+def test_a_call_that_is_announced_when_its_lease_is_over_is_not_made(
+    engine: Engine, unique: str
+) -> None:
+    """The store was slow; another worker has the step, and a person may be asked by then."""
+    run_id = begun(engine, unique)
+    held: list[Attempt] = []
+
+    def let_it_be_over() -> None:
+        held[0].ends_at = engine.clock.monotonic()
+
+    slow = Overtaken(engine.documents, calls_of(run_id), let_it_be_over, before=1)
+    hint = Hint(run_id, 1)
+    held += [engine.leases.attempt_of(replace(engine, documents=slow), arrive(engine, hint))]
+
+    with pytest.raises(LeaseLostError):
+        StepContext(AttemptCalls(held[0])).once("charge", pay, "charge", on_unknown="ask")
+
+    assert PAID == []
+    assert charges(engine, run_id, "ask") == "again 1", "nothing is asked of a person"
 
 
 def test_a_call_that_fails_its_step_is_asked_about_in_the_run_that_goes_on(

@@ -148,7 +148,24 @@ class RecordedCalls:
                 raise TooManyCallsError(key=key, limit=MAX_RESULTS_PER_STEP)
             self._begun[key] = self._attempt.engine.clock.monotonic()
         self._attempt.check_lease()
-        return None if intent is None else self._announce(key, type_, request, intent)
+        if intent is None:
+            return None
+        text = self._announce(key, type_, request, intent)
+        if text is None:
+            self._check_announced(key)
+        return text
+
+    def _check_announced(self, key: str) -> None:
+        """Refuse a call whose lease was over before it was announced, and withdraw that.
+
+        The store may have been slow. A person may be asked by then, and say that the call has not
+        happened: to make it now would be to make it twice.
+        """
+        try:
+            self._attempt.check_lease()
+        except LeaseLostError:
+            self.forget(key)
+            raise
 
     def forget(self, key: str) -> None:
         """Forget a call that has raised: it needs no room, and it is known what became of it."""
