@@ -24,6 +24,8 @@ _SENDS_AT_ONCE: Final = 4
 _MAX_MESSAGES_WAITING: Final = 5_000
 #: A time of day that jumps, or a machine that slept, is noticed after this long at most.
 _MAX_SLEEP_S: Final = 60.0
+#: The wait for a message that is due by our clock, and not by that of the store.
+_LOOK_EVERY_S: Final = 1.0
 
 #: Delivers a message; returns when to do it again, None: it is done with.
 Deliver = Callable[[EventMessage], datetime | None]
@@ -196,7 +198,9 @@ class InProcessEvents:
             if again is None or self._over_at is not None:
                 self._known.pop(about.delivery_id, None)
                 return
-            entry = replace(entry, at=again.timestamp(), failures=failures)
+            now, at = self._clock.now().timestamp(), again.timestamp()
+            at = at if at > now else now + _LOOK_EVERY_S  # else each look, which is billed, has one
+            entry = replace(entry, at=at, failures=failures)
             self._known[about.delivery_id] = entry.at
             heapq.heappush(self._lanes[about.channel].heap, entry)
             self._changed.notify_all()

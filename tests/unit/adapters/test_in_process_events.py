@@ -216,3 +216,16 @@ def test_a_message_that_found_no_thread_is_delivered_once_there_is_one(
 
     bus.events.publish([message("r-1")])
     until(lambda: bus.delivered == ["r-1:1:log"])
+
+
+def test_a_message_that_is_due_by_our_clock_and_not_by_the_stores_is_looked_at_once_a_second(
+    by_hand: Bus, clock: FrozenClock
+) -> None:
+    """The clock of the machine is ahead of the store: each look is a read that is billed."""
+    by_hand.deliver_by(lambda _: clock.now() if len(by_hand.delivered) < 9 else None)
+    by_hand.events.publish([message("r-1")])
+
+    assert by_hand.events.deliver_due() == 1
+    assert by_hand.events.deliver_due() == 0
+    clock.advance(1)
+    assert by_hand.events.deliver_due() == 1
