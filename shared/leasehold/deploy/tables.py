@@ -11,12 +11,7 @@ from typing import Any, Final
 
 from leasehold.domain.cron import CronError, parse_cron
 from leasehold.domain.json_text import canonical
-from leasehold.errors import (
-    MAX_VALUE_SHOWN_CHARS,
-    InvalidEntryError,
-    LeaseholdError,
-    SettingError,
-)
+from leasehold.errors import MAX_VALUE_SHOWN_CHARS, LeaseholdError, SettingError
 from leasehold.frozen import dataclass
 from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import FunctionEntry, FunctionTable, Trigger
@@ -116,13 +111,7 @@ def _check_times(function: FunctionEntry) -> None:
     try:
         parse_cron(function.schedule)
     except CronError as error:
-        raise InvalidEntryError(
-            registry="functions",
-            key=function.name,
-            field="schedule",
-            value=function.schedule,
-            allowed=f"cron's five fields, as '*/5 * * * *' ({error})",
-        ) from None
+        function.refuse("schedule", f"cron's five fields, as '*/5 * * * *' ({error})")
 
 
 def _refusal(table: str, value: object, allowed: str) -> SettingError:

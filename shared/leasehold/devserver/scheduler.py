@@ -13,7 +13,7 @@ import pydantic_core
 from cronsim import CronSim, CronSimError
 
 from leasehold.bootstrap import system_clock
-from leasehold.errors import InvalidEntryError, LeaseholdError
+from leasehold.errors import LeaseholdError
 from leasehold.ports.clock import Clock
 from leasehold.registry.functions import FunctionEntry
 
@@ -97,13 +97,8 @@ class Scheduler:
         try:
             return next(CronSim(function.schedule, self._clock.now()))
         except (CronSimError, StopIteration) as error:
-            raise InvalidEntryError(
-                registry="functions",
-                key=function.name,
-                field="schedule",
-                value=function.schedule,
-                allowed=f"cron's five fields, for times that there are ({error})",
-            ) from error
+            allowed = f"cron's five fields, for times that there are ({error})"
+            function.refuse("schedule", allowed)
 
     def _call(self) -> bool:
         """Call the function once; return whether it says that more is due at once."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from enum import StrEnum
 from types import UnionType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from leasehold.errors import InvalidEntryError
 from leasehold.frozen import dataclass
@@ -189,10 +189,10 @@ class FunctionEntry:
         for field, (usable, allowed) in _CLASSES.items():
             value = getattr(self, field)
             if not isinstance(value, usable) or isinstance(value, bool):
-                self._refuse(field, allowed)
+                self.refuse(field, allowed)
         for field, is_right, allowed in self._rules():
             if not is_right:
-                self._refuse(field, allowed)
+                self.refuse(field, allowed)
 
     def _rules(self) -> Iterator[tuple[str, bool, str]]:
         """Yield the field, whether it can be used, and what is allowed."""
@@ -236,7 +236,8 @@ class FunctionEntry:
         are_roles = all(isinstance(role, str) and _ROLE.fullmatch(role) for role in self.roles)
         yield "roles", are_roles and len(self.roles) == len(set(self.roles)), _ROLE_WORDS
 
-    def _refuse(self, field: str, allowed: str) -> None:
+    def refuse(self, field: str, allowed: str) -> NoReturn:
+        """Raise that the value of a field is none of those that are allowed."""
         value = getattr(self, field)
         if field == "secrets":
             value = "[not shown]"  # it may be the secret itself
